@@ -1,0 +1,103 @@
+//! Error numbers by name (x86-64 Linux values, from `data/syscalls.json`).
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// An error number as Linux returns it. Shown and stored by name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Errno(pub u16);
+
+macro_rules! errnos {
+    ($($name:ident = $value:literal),* $(,)?) => {
+        /// The error numbers that file-system calls can return.
+        #[allow(missing_docs, reason = "errno(3) documents each")]
+        impl Errno {
+            $(pub const $name: Errno = Errno($value);)*
+        }
+        const NAMES: &[(&str, u16)] = &[$((stringify!($name), $value)),*];
+    };
+}
+
+errnos! {
+    EPERM = 1, ENOENT = 2, ESRCH = 3, EINTR = 4, EIO = 5, ENXIO = 6, E2BIG = 7, ENOEXEC = 8,
+    EBADF = 9, EAGAIN = 11, ENOMEM = 12, EACCES = 13, EFAULT = 14, ENOTBLK = 15, EBUSY = 16,
+    EEXIST = 17, EXDEV = 18, ENODEV = 19, ENOTDIR = 20, EISDIR = 21, EINVAL = 22, ENFILE = 23,
+    EMFILE = 24, ENOTTY = 25, ETXTBSY = 26, EFBIG = 27, ENOSPC = 28, ESPIPE = 29, EROFS = 30,
+    EMLINK = 31, EPIPE = 32, ERANGE = 34, EDEADLK = 35, ENAMETOOLONG = 36, ENOLCK = 37,
+    ENOSYS = 38, ENOTEMPTY = 39, ELOOP = 40, EBADR = 53, ENODATA = 61, ETIME = 62, EBADMSG = 74,
+    EOVERFLOW = 75, EBADFD = 77, ELIBBAD = 80, EUSERS = 87, EDESTADDRREQ = 89, ENOTCONN = 107,
+    EOPNOTSUPP = 95, ESTALE = 116, EUCLEAN = 117, EDQUOT = 122, EOWNERDEAD = 130,
+}
+
+impl Errno {
+    /// The symbolic name, if this is a known number.
+    pub fn name(self) -> Option<&'static str> {
+        NAMES.iter().find(|(_, value)| *value == self.0).map(|(name, _)| *name)
+    }
+
+    /// The errno of an error of the standard library, if it came from the operating system.
+    pub fn from_io(error: &std::io::Error) -> Option<Errno> {
+        error.raw_os_error().and_then(|raw| u16::try_from(raw).ok()).map(Errno)
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "E#{}", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A text that names no error number.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown errno {0:?}: use a name such as ENOENT, or E#NUMBER")]
+pub struct UnknownErrno(String);
+
+impl FromStr for Errno {
+    type Err = UnknownErrno;
+
+    fn from_str(text: &str) -> Result<Self, UnknownErrno> {
+        let known = NAMES.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
+        known
+            .or_else(|| text.strip_prefix("E#").and_then(|number| number.parse().ok()))
+            .map(Errno)
+            .ok_or_else(|| UnknownErrno(text.to_owned()))
+    }
+}
+
+impl Serialize for Errno {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Errno {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip_and_unknown_numbers_survive() {
+        for (name, value) in NAMES {
+            assert_eq!(name.parse(), Ok(Errno(*value)));
+            assert_eq!(Errno(*value).to_string(), *name);
+        }
+        assert_eq!("E#250".parse(), Ok(Errno(250)));
+        assert!("ENOPE".parse::<Errno>().is_err());
+    }
+}

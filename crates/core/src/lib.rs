@@ -1,0 +1,29 @@
+//! The words of Fathom.
+//!
+//! Everything that the parts of Fathom say to each other is here: an [`Op`] goes to a [`Subject`],
+//! which answers with an [`Outcome`] and shows a [`Tree`]; a judge gives a [`Verdict`]; a [`Trace`]
+//! keeps it all. This crate does no I/O of its own, reads no clock and rolls no dice.
+
+pub mod bytes;
+pub mod digest;
+pub mod errno;
+pub mod flags;
+pub mod op;
+pub mod outcome;
+pub mod pattern;
+pub mod subject;
+pub mod trace;
+pub mod tree;
+pub mod verdict;
+
+pub use bytes::{FsBytes, FsPath};
+pub use digest::{DataSum, Digest};
+pub use errno::Errno;
+pub use flags::Mode;
+pub use op::{Op, Slot, Target, TimeArg};
+pub use outcome::{Outcome, Payload, Stat, Statfs};
+pub use pattern::Pattern;
+pub use subject::{Capability, Checkpoint, HarnessFault, Subject};
+pub use trace::{Header, Step, Trace, TraceError, TraceWriter};
+pub use tree::{Difference, Entry, Kind, Stamp, Times, Tree};
+pub use verdict::{Verdict, Violation};

@@ -1,0 +1,80 @@
+//! The seams: what executes operations, what can go back, what tells people.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::op::Op;
+use crate::outcome::Outcome;
+use crate::tree::Tree;
+
+/// What a subject can do beyond the calls every file system has. A workload generator only uses
+/// what is here; everything else (an xattr that is not supported, say) is an errno to compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Capability {
+    /// [`Op::Identity`]: operations can run as different users.
+    Identity,
+    /// [`Op::Remount`].
+    Remount,
+    /// Device nodes can be made.
+    Devices,
+}
+
+/// The harness itself failed: never a finding about the subject.
+#[derive(Debug, thiserror::Error)]
+#[error("{context}: {message}")]
+pub struct HarnessFault {
+    /// What was being done.
+    pub context: String,
+    /// What went wrong, and what to do about it if that is known.
+    pub message: String,
+}
+
+impl HarnessFault {
+    /// A fault while doing `context`.
+    pub fn new(context: impl Into<String>, message: impl ToString) -> HarnessFault {
+        HarnessFault { context: context.into(), message: message.to_string() }
+    }
+}
+
+/// Something that executes operations and can be looked at: a directory, a mounted kernel file
+/// system, a library, the model. Whatever a file system does wrong is in the [`Outcome`] or the
+/// [`Tree`]; an `Err` is the harness's own failure.
+pub trait Subject {
+    /// How the subject is named on the command line.
+    fn name(&self) -> String;
+
+    /// What it can do.
+    fn capabilities(&self) -> BTreeSet<Capability>;
+
+    /// Executes one operation.
+    ///
+    /// # Errors
+    /// Only if the harness could not even ask the file system.
+    fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault>;
+
+    /// Walks the whole visible state.
+    ///
+    /// # Errors
+    /// Only if the harness could not even ask the file system.
+    fn observe(&mut self) -> Result<Tree, HarnessFault>;
+}
+
+/// A subject that can go back to an earlier state.
+pub trait Checkpoint: Subject {
+    /// Names a saved state.
+    type Token;
+
+    /// Saves the present state.
+    ///
+    /// # Errors
+    /// If it cannot be saved.
+    fn save(&mut self) -> Result<Self::Token, HarnessFault>;
+
+    /// Goes back to a saved state; the token stays valid.
+    ///
+    /// # Errors
+    /// If it cannot be restored.
+    fn restore(&mut self, token: &Self::Token) -> Result<(), HarnessFault>;
+}

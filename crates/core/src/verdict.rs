@@ -1,0 +1,55 @@
+//! What a judge says of a step.
+
+use serde::{Deserialize, Serialize};
+
+use crate::outcome::Outcome;
+use crate::tree::Difference;
+
+/// What is wrong. Every finding has one class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "class")]
+pub enum Violation {
+    /// The subject answered something else than the reference.
+    Outcome {
+        /// The reference's answer.
+        expected: Outcome,
+        /// The subject's answer.
+        found: Outcome,
+    },
+    /// The answers agree, the trees do not.
+    Tree {
+        /// What differs.
+        differences: Vec<Difference>,
+    },
+    /// The same operations gave different answers in two runs of the same subject.
+    NonDeterministic {
+        /// First answer.
+        first: Outcome,
+        /// Second answer.
+        second: Outcome,
+    },
+}
+
+impl Violation {
+    /// The class by name.
+    pub fn class(&self) -> &'static str {
+        match self {
+            Violation::Outcome { .. } => "outcome",
+            Violation::Tree { .. } => "tree",
+            Violation::NonDeterministic { .. } => "non_deterministic",
+        }
+    }
+}
+
+/// The four possible judgements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// As expected.
+    Ok,
+    /// The subject did something wrong.
+    Violation(Violation),
+    /// It cannot be told (for example: the reference knows that the call would block).
+    Inconclusive(String),
+    /// The harness failed; says nothing about the subject.
+    HarnessFault(String),
+}

@@ -1,0 +1,23 @@
+//! The reference file system: what Linux promises, as pure code on copy-on-write data.
+//!
+//! Two layers, as in the kernel:
+//!
+//! * [`volume`]: the file system proper. Inodes, directory entries, contents, extended attributes,
+//!   capacity. It knows no paths and checks no permissions. The FUSE server serves this layer.
+//! * [`syscall`]: what the VFS adds. Path resolution, permissions, open files, errno precedence: one
+//!   file per system call, the rules in the order in which Linux applies them.
+//!
+//! [`Model`] is both together and executes [`fathom_core::Op`]s. A clone shares everything and costs
+//! tens of nanoseconds; the digest of the visible tree is maintained incrementally.
+
+pub mod config;
+pub mod mutant;
+pub mod quirks;
+pub mod syscall;
+pub mod volume;
+
+pub use config::{Config, ConfigError};
+pub use mutant::Mutant;
+pub use quirks::Quirks;
+pub use syscall::Model;
+pub use volume::{Attr, Caller, Ino, NewNode, SetTime, Volume};
