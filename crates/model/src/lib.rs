@@ -20,4 +20,4 @@ pub use config::{Config, ConfigError};
 pub use mutant::Mutant;
 pub use quirks::Quirks;
 pub use syscall::Model;
-pub use volume::{Attr, Caller, Ino, NewNode, SetTime, Volume};
+pub use volume::{Attr, Caller, DirEntry, Ino, NewNode, ROOT, SetTime, TreeOptions, Volume, VolumeImage};
