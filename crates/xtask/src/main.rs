@@ -1,1 +1,64 @@
-fn main(){}
+//! Fathom's own chores: `cargo xtask setup | test | tidy | bench NAME | campaign NAME`.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod campaign;
+mod setup;
+mod shell;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "Fathom's own chores", disable_help_subcommand = true)]
+struct Args {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Install the Debian packages that the tests use (root), or say which are missing
+    Setup,
+    /// Set up, tidy, format check, clippy, all tests; the skipped ones with their reasons
+    Test,
+    /// Check the rules of the code base that the compiler does not know
+    Tidy {
+        /// Lower the ratchet to what is measured now
+        #[arg(long)]
+        tighten: bool,
+    },
+    /// Measure against a named baseline in the same run; the last line is one JSON object
+    Bench {
+        /// Which one
+        #[arg(value_enum)]
+        name: bench::Name,
+    },
+    /// Long runs that do not belong into CI
+    Campaign {
+        /// Which one
+        #[arg(value_enum)]
+        name: campaign::Name,
+    },
+}
+
+fn main() -> ExitCode {
+    let result = match Args::parse().chore {
+        Chore::Setup => setup::run(),
+        Chore::Test => test::run(),
+        Chore::Tidy { tighten } => tidy::run(tighten),
+        Chore::Bench { name } => bench::run(name),
+        Chore::Campaign { name } => campaign::run(name),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

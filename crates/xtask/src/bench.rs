@@ -1,0 +1,27 @@
+//! `cargo xtask bench NAME`: each bench is a `[[bench]]` target of the crate that it measures.
+//!
+//! A bench compares with its named baseline in the same run, prints a table, and its last line is one
+//! JSON object with the ratios.
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use crate::shell;
+
+/// The benches.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Name {
+    /// The reference file system: clone + operation + digest, against copying and hashing everything
+    Model,
+    /// RESTORE of the FUSE server by ioctl, against unmounting and mounting a small ext4 (root)
+    Snapshot,
+}
+
+/// Builds and runs one bench.
+pub(crate) fn run(name: Name) -> Result<()> {
+    let (package, bench) = match name {
+        Name::Model => ("fathom-model", "model"),
+        Name::Snapshot => ("fathom-subjects", "snapshot"),
+    };
+    shell::run(shell::cargo().args(["bench", "--quiet", "--package", package, "--bench", bench]))
+}

@@ -1,0 +1,106 @@
+//! `cargo xtask campaign NAME`: long runs of the release binary.
+
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use serde_json::Value;
+
+use crate::shell;
+
+/// The campaigns.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Name {
+    /// The reference against tmpfs, ext4, xfs and btrfs: over a million operations, several seeds (root)
+    Hosts,
+    /// Every mutant, in process and through FUSE: found, replayed; the unmutated model never accused
+    Mutants,
+}
+
+/// Runs one campaign with the release binary.
+pub(crate) fn run(name: Name) -> Result<()> {
+    shell::run(shell::cargo().args(["build", "--release", "--quiet", "--package", "fathom"]))?;
+    match name {
+        Name::Hosts => hosts(),
+        Name::Mutants => mutants(),
+    }
+}
+
+fn fathom(args: &[&str]) -> Result<(Option<i32>, Value)> {
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| shell::root().join("target"), std::path::PathBuf::from);
+    let out = std::env::temp_dir().join(format!("fathom-campaign-{}", std::process::id()));
+    let mut command = Command::new(target.join("release/fathom"));
+    command.args(args).arg("--out").arg(&out).arg("--json");
+    let output =
+        command.output().with_context(|| format!("cannot start {}", shell::show(&command)))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let last = text.lines().last().unwrap_or_default();
+    let report = serde_json::from_str(last).with_context(|| {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        format!("{} printed no JSON: {text}{errors}", shell::show(&command))
+    })?;
+    Ok((output.status.code(), report))
+}
+
+/// Operations per file system and seed; 4 file systems × 5 seeds × this is over a million.
+const HOST_OPS: &str = "60000";
+
+fn hosts() -> Result<()> {
+    let mut total = 0;
+    let mut accused = Vec::new();
+    println!("{:8} {:>5} {:>9} {:>9} {:>8}", "subject", "seed", "ops", "ops/s", "findings");
+    for subject in ["tmpfs", "ext4", "xfs", "btrfs"] {
+        for seed in ["1", "2", "3", "4", "5"] {
+            let (code, report) = fathom(&["check", subject, "--ops", HOST_OPS, "--seed", seed])?;
+            let ops = report["ops"].as_u64().unwrap_or(0);
+            let seconds = report["seconds"].as_f64().unwrap_or(f64::INFINITY);
+            let findings = report["findings"].as_array().map_or(0, Vec::len);
+            println!("{subject:8} {seed:>5} {ops:>9} {:>9.0} {findings:>8}", ops as f64 / seconds);
+            total += ops;
+            if code != Some(0) {
+                accused.push(format!("{subject} seed {seed}: {}", report["findings"]));
+            }
+        }
+    }
+    println!("total operations: {total}");
+    if !accused.is_empty() {
+        bail!("unexplained divergences:\n{}", accused.join("\n"));
+    }
+    Ok(())
+}
+
+fn mutants() -> Result<()> {
+    let (_, list) = fathom(&["list", "mutants"])?;
+    let names: Vec<&str> =
+        list.as_array().context("no list")?.iter().filter_map(|m| m["name"].as_str()).collect();
+    let mut missed = Vec::new();
+    println!("{:44} {:>8} {:>8} {:>8} {:>8}", "mutant", "model s", "ops", "reffs s", "ops");
+    for name in &names {
+        let mut row = format!("{name:44}");
+        for subject in ["model", "reffs"] {
+            let start = Instant::now();
+            let (code, report) =
+                fathom(&["check", subject, "--mutant", name, "--budget", "60s", "--seed", "1"])?;
+            let ops = report["ops"].as_u64().unwrap_or(0);
+            row.push_str(&format!(" {:>8.1} {ops:>8}", start.elapsed().as_secs_f64()));
+            if code != Some(1) {
+                missed.push(format!("{name} in {subject}"));
+            }
+        }
+        println!("{row}");
+    }
+    for subject in ["model", "reffs"] {
+        let (code, report) = fathom(&["check", subject, "--budget", "60s", "--seed", "1"])?;
+        println!("{subject} without mutant: {} operations", report["ops"]);
+        if code != Some(0) {
+            bail!("the unmutated {subject} was accused: {}", report["findings"]);
+        }
+    }
+    println!("found: {} of {}", names.len() * 2 - missed.len(), names.len() * 2);
+    if !missed.is_empty() {
+        bail!("not found: {}", missed.join(", "));
+    }
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! What the tests need from Debian, and how it gets there.
+
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::shell;
+
+/// (a program that the package brings, the package, what is skipped without it)
+const PACKAGES: &[(&str, &str, &str)] = &[
+    ("cc", "gcc", "exported C programs are not compiled"),
+    ("mkfs.ext4", "e2fsprogs", "ext2, ext3 and ext4 are not checked"),
+    ("mkfs.xfs", "xfsprogs", "xfs is not checked"),
+    ("mkfs.btrfs", "btrfs-progs", "btrfs is not checked"),
+    ("fusermount3", "fuse3", "FUSE mounts as an ordinary user are not tested"),
+    ("setfattr", "attr", "exported shell scripts with extended attributes are not run"),
+    ("git", "git", "git is not run on the FUSE mount"),
+    ("sqlite3", "sqlite3", "sqlite3 is not run on the FUSE mount"),
+    ("fio", "fio", "fio is not run on the FUSE mount"),
+];
+
+/// Packages whose program is missing.
+fn missing() -> Vec<&'static (&'static str, &'static str, &'static str)> {
+    PACKAGES.iter().filter(|(program, ..)| !shell::has_program(program)).collect()
+}
+
+/// Installs what is missing if we are root and the system is Debian; says what remains.
+pub(crate) fn run() -> Result<()> {
+    let packages: Vec<&str> = missing().iter().map(|(_, package, _)| *package).collect();
+    if packages.is_empty() {
+        println!("setup: all {} programs are here", PACKAGES.len());
+        return Ok(());
+    }
+    if shell::is_root() && shell::has_program("apt-get") {
+        println!("setup: installing {}", packages.join(" "));
+        shell::run(apt().arg("update").arg("-qq")).context("while installing packages")?;
+        let install = ["install", "-y", "-qq", "--no-install-recommends"];
+        shell::run(apt().args(install).args(&packages)).context("while installing packages")?;
+    }
+    for (program, package, consequence) in missing() {
+        println!("setup: {program} is missing (Debian package {package}): {consequence}");
+    }
+    Ok(())
+}
+
+fn apt() -> Command {
+    let mut command = Command::new("apt-get");
+    command.env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}
