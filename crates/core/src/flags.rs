@@ -12,8 +12,14 @@ macro_rules! flags {
         bitflags! {
             $(#[$meta])*
             #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-            #[allow(missing_docs, reason = "the manual page of the call documents each flag")]
-            pub struct $name: u32 { $($(#[$item_meta])* const $item = $value;)* const _ = !0; }
+            pub struct $name: u32 {
+                $(
+                    #[doc = concat!("`", stringify!($item), "`: see the manual page of the call.")]
+                    $(#[$item_meta])*
+                    const $item = $value;
+                )*
+                const _ = !0;
+            }
         }
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

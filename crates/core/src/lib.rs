@@ -5,6 +5,7 @@
 //! keeps it all. This crate does no I/O of its own, reads no clock and rolls no dice.
 
 pub mod bytes;
+mod call;
 pub mod digest;
 pub mod errno;
 pub mod flags;
@@ -24,6 +25,6 @@ pub use op::{Op, Slot, Target, TimeArg};
 pub use outcome::{Outcome, Payload, Stat, Statfs};
 pub use pattern::Pattern;
 pub use subject::{Capability, Checkpoint, HarnessFault, Subject};
-pub use trace::{Header, Step, Trace, TraceError, TraceWriter};
+pub use trace::{Header, Step, Trace, TraceError, TraceReader, TraceWriter};
 pub use tree::{Difference, Entry, Kind, Stamp, Times, Tree};
 pub use verdict::{Verdict, Violation};

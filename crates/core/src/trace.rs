@@ -9,13 +9,16 @@
 //!
 //! *Complete*: the header has the configuration of the reference and the subject, the steps have
 //! every argument; nothing else is needed to replay. *Self-checking*: the last line has the number of
-//! steps and a digest of all bytes before it; a truncated or changed trace is refused. *Versioned*: a
-//! trace of a newer version is refused by name, not misread.
+//! steps and a digest of all bytes before it; a truncated or changed trace is refused, down to a
+//! single bit. *Versioned*: a trace of a newer version is refused by name, not misread.
+//!
+//! [`TraceWriter`] and [`TraceReader`] are streams: a long run needs the memory of one step.
 
-use std::io::{BufRead, Write};
+use std::io::{BufRead, Read, Write};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use twox_hash::XxHash3_128;
 
 use crate::digest::Digest;
 use crate::op::Op;
@@ -26,6 +29,10 @@ pub const VERSION: u32 = 1;
 
 /// Domain of the trace digest.
 const DOMAIN_TRACE: u64 = 6;
+
+/// Longer lines are refused: they would be read into memory before anything else is known of them.
+/// A listing of a million directory entries with names of 40 bytes still fits.
+const LINE_BYTES_MAX: u64 = 64 << 20;
 
 /// The first line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,37 +104,29 @@ pub struct Trace {
     pub steps: Vec<Step>,
 }
 
-/// Why a trace cannot be read.
+/// Why a trace cannot be read or written. Lines are counted from 1.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum TraceError {
     /// Reading or writing failed.
-    #[error("cannot read or write the trace: {0}")]
-    Io(#[from] std::io::Error),
+    #[error("line {line} of the trace cannot be read or written: {source}")]
+    Io { line: usize, source: std::io::Error },
     /// A line is not what it should be.
     #[error("line {line} of the trace is damaged: {message}")]
-    Line {
-        /// Counted from 1.
-        line: usize,
-        /// What is wrong.
-        message: String,
-    },
+    Line { line: usize, message: String },
     /// Written by a newer program.
     #[error(
-        "the trace has version {found}, this program reads up to version {VERSION}: use a newer fathom"
+        "line 1: the trace has version {found}, this program reads up to version {VERSION}: use a newer fathom"
     )]
-    Newer {
-        /// Its version.
-        found: u64,
-    },
+    Newer { found: u64 },
     /// The last line is missing.
-    #[error("the trace is truncated: its last line with the checksum is missing")]
-    Truncated,
+    #[error("the trace is truncated: it ends at line {line} without the checksum")]
+    Truncated { line: usize },
     /// The bytes are not those that were written.
-    #[error("the trace is damaged: its checksum does not match its {steps} steps")]
-    Checksum {
-        /// Steps found.
-        steps: usize,
-    },
+    #[error(
+        "line {line}: the trace is damaged: the checksum does not match the {steps} steps before it"
+    )]
+    Checksum { line: usize, steps: u64 },
 }
 
 impl Trace {
@@ -153,49 +152,19 @@ impl Trace {
     /// # Errors
     /// If it is damaged, truncated or from a newer version.
     pub fn read(input: impl BufRead) -> Result<Trace, TraceError> {
-        let mut lines = input.split(b'\n').enumerate();
-        let (_, first) = lines.next().ok_or(TraceError::Truncated)?;
-        let first = first?;
-        let header = parse_header(&first)?;
-        let mut written = first;
-        written.push(b'\n');
-        let mut steps = Vec::new();
-        for (index, line) in lines {
-            let line = line?;
-            if line.starts_with(b"{\"end\":") {
-                let End { end } = parse(&line, index)?;
-                if end.steps != steps.len() as u64 || end.sum != Digest::of(DOMAIN_TRACE, &written) {
-                    return Err(TraceError::Checksum { steps: steps.len() });
-                }
-                return Ok(Trace { header, steps });
-            }
-            steps.push(parse(&line, index)?);
-            written.extend_from_slice(&line);
-            written.push(b'\n');
-        }
-        Err(TraceError::Truncated)
-    }
-}
-
-fn parse<'a, T: Deserialize<'a>>(line: &'a [u8], index: usize) -> Result<T, TraceError> {
-    serde_json::from_slice(line)
-        .map_err(|error| TraceError::Line { line: index + 1, message: error.to_string() })
-}
-
-/// The version is looked at before anything else: a newer header may have any other shape.
-fn parse_header(line: &[u8]) -> Result<Header, TraceError> {
-    let value: Value = parse(line, 0)?;
-    match value.get("fathom_trace").and_then(Value::as_u64) {
-        None => Err(TraceError::Line { line: 1, message: "not a fathom trace".to_owned() }),
-        Some(found) if found > u64::from(VERSION) => Err(TraceError::Newer { found }),
-        Some(_) => parse(line, 0),
+        let mut reader = TraceReader::new(input)?;
+        let steps = reader.by_ref().collect::<Result<_, _>>()?;
+        Ok(Trace { header: reader.header, steps })
     }
 }
 
 /// Writes a trace step by step, so that a killed run leaves what it did on disk.
 pub struct TraceWriter<W> {
     out: W,
-    written: Vec<u8>,
+    /// The line being written; kept for its capacity.
+    line: Vec<u8>,
+    lines: usize,
+    sum: Checksum,
     steps: u64,
 }
 
@@ -205,7 +174,8 @@ impl<W: Write> TraceWriter<W> {
     /// # Errors
     /// If the writer fails.
     pub fn new(out: W, header: &Header) -> Result<Self, TraceError> {
-        let mut writer = TraceWriter { out, written: Vec::new(), steps: 0 };
+        let mut writer =
+            TraceWriter { out, line: Vec::new(), lines: 0, sum: Checksum::new(), steps: 0 };
         writer.line(header)?;
         Ok(writer)
     }
@@ -224,16 +194,146 @@ impl<W: Write> TraceWriter<W> {
     /// # Errors
     /// If the writer fails.
     pub fn finish(mut self) -> Result<(), TraceError> {
-        let sum = Digest::of(DOMAIN_TRACE, &self.written);
-        let end = End { end: Totals { steps: self.steps, sum } };
+        let end = End { end: Totals { steps: self.steps, sum: self.sum.digest() } };
         self.line(&end)?;
-        Ok(self.out.flush()?)
+        self.out.flush().map_err(|source| TraceError::Io { line: self.lines, source })
     }
 
     fn line(&mut self, value: &impl Serialize) -> Result<(), TraceError> {
-        let start = self.written.len();
-        serde_json::to_writer(&mut self.written, value).map_err(std::io::Error::from)?;
-        self.written.push(b'\n');
-        Ok(self.out.write_all(&self.written[start..])?)
+        self.lines += 1;
+        self.line.clear();
+        let written = serde_json::to_writer(&mut self.line, value).map_err(std::io::Error::from);
+        self.line.push(b'\n');
+        self.sum.add(&self.line);
+        written
+            .and_then(|()| self.out.write_all(&self.line))
+            .map_err(|source| TraceError::Io { line: self.lines, source })
+    }
+}
+
+/// Reads a trace step by step. What it yields is verified only when it has ended without an error:
+/// the checksum is in the last line.
+pub struct TraceReader<R> {
+    input: R,
+    header: Header,
+    line: Vec<u8>,
+    lines: usize,
+    sum: Checksum,
+    steps: u64,
+    ended: bool,
+}
+
+impl<R: BufRead> TraceReader<R> {
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// If it is not the header of a trace that this program can read.
+    pub fn new(mut input: R) -> Result<Self, TraceError> {
+        let mut line = Vec::new();
+        read_line(&mut input, &mut line, 1)?;
+        let header = parse_header(&line)?;
+        let mut sum = Checksum::new();
+        sum.add(&line);
+        Ok(TraceReader { input, header, line, lines: 1, sum, steps: 0, ended: false })
+    }
+
+    /// The first line.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The next step; `None` after the last, if everything was as it was written.
+    fn step(&mut self) -> Result<Option<Step>, TraceError> {
+        self.lines += 1;
+        read_line(&mut self.input, &mut self.line, self.lines)?;
+        if self.line.starts_with(b"{\"end\":") {
+            return self.end().map(|()| None);
+        }
+        let step = parse(&self.line, self.lines)?;
+        self.sum.add(&self.line);
+        self.steps += 1;
+        Ok(Some(step))
+    }
+
+    /// Checks the last line: byte for byte what the writer writes after these lines, and the end.
+    fn end(&mut self) -> Result<(), TraceError> {
+        let _: End = parse(&self.line, self.lines)?;
+        let expected = End { end: Totals { steps: self.steps, sum: self.sum.digest() } };
+        let mut text = serde_json::to_vec(&expected).expect("two numbers can be written");
+        text.push(b'\n');
+        if self.line != text {
+            return Err(TraceError::Checksum { line: self.lines, steps: self.steps });
+        }
+        let rest = self.input.fill_buf();
+        match rest.map_err(|source| TraceError::Io { line: self.lines + 1, source })? {
+            [] => Ok(()),
+            _ => Err(damaged(self.lines + 1, "something follows the checksum")),
+        }
+    }
+}
+
+impl<R: BufRead> Iterator for TraceReader<R> {
+    type Item = Result<Step, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let step = self.step().transpose();
+        self.ended = !matches!(step, Some(Ok(_)));
+        step
+    }
+}
+
+/// Reads one line with its newline.
+fn read_line(
+    input: &mut impl BufRead,
+    line: &mut Vec<u8>,
+    number: usize,
+) -> Result<(), TraceError> {
+    line.clear();
+    input
+        .take(LINE_BYTES_MAX)
+        .read_until(b'\n', line)
+        .map_err(|source| TraceError::Io { line: number, source })?;
+    match line.last() {
+        Some(b'\n') => Ok(()),
+        _ if line.len() as u64 == LINE_BYTES_MAX => Err(damaged(number, "the line is too long")),
+        _ => Err(TraceError::Truncated { line: number }),
+    }
+}
+
+fn parse<'a, T: Deserialize<'a>>(line: &'a [u8], number: usize) -> Result<T, TraceError> {
+    serde_json::from_slice(line).map_err(|error| damaged(number, &error.to_string()))
+}
+
+/// The version is looked at before anything else: a newer header may have any other shape.
+fn parse_header(line: &[u8]) -> Result<Header, TraceError> {
+    let value: Value = parse(line, 1)?;
+    match value.get("fathom_trace").and_then(Value::as_u64) {
+        None => Err(damaged(1, "not a fathom trace")),
+        Some(found) if found > u64::from(VERSION) => Err(TraceError::Newer { found }),
+        Some(_) => parse(line, 1),
+    }
+}
+
+fn damaged(line: usize, message: &str) -> TraceError {
+    TraceError::Line { line, message: message.to_owned() }
+}
+
+/// The digest of a trace while it is written or read: that of all lines in one piece.
+struct Checksum(XxHash3_128);
+
+impl Checksum {
+    fn new() -> Checksum {
+        Checksum(XxHash3_128::with_seed(DOMAIN_TRACE))
+    }
+
+    fn add(&mut self, line: &[u8]) {
+        self.0.write(line);
+    }
+
+    fn digest(&self) -> Digest {
+        Digest(self.0.finish_128())
     }
 }

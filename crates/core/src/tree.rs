@@ -301,7 +301,8 @@ impl Entry {
         };
         let mut digest = view.digest();
         if let Some(broken) = &self.broken {
-            digest += Digest::of(domain::NODE, format!("{}:{}", broken.call, broken.errno).as_bytes());
+            digest +=
+                Digest::of(domain::NODE, format!("{}:{}", broken.call, broken.errno).as_bytes());
         }
         digest
     }
@@ -357,9 +358,8 @@ impl Tree {
         let mut out = Vec::new();
         let mut ticks: Vec<(u64, (i64, u32), &FsPath, &str)> = Vec::new();
         for (path, expected) in &self.entries {
-            let Some((want, have)) = expected
-                .times
-                .zip(found.entries.get(path).and_then(|entry| entry.times))
+            let Some((want, have)) =
+                expected.times.zip(found.entries.get(path).and_then(|entry| entry.times))
             else {
                 continue;
             };
@@ -371,7 +371,12 @@ impl Tree {
                         ticks.push((tick, (sec, nsec), path, what));
                     }
                     (want, have) if want != have => {
-                        out.push(Difference::new(path, what, format!("{want:?}"), format!("{have:?}")));
+                        out.push(Difference::new(
+                            path,
+                            what,
+                            format!("{want:?}"),
+                            format!("{have:?}"),
+                        ));
                     }
                     _ => {}
                 }
@@ -420,11 +425,7 @@ impl Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: {}: expected {}, found {}",
-            self.path, self.what, self.expected, self.found
-        )
+        write!(f, "{}: {}: expected {}, found {}", self.path, self.what, self.expected, self.found)
     }
 }
 
@@ -509,8 +510,7 @@ mod tests {
         let base = tree(&[("a", file(1)), ("b", file(1))]);
         let moved = tree(&[("a", file(1)), ("c", file(1))]);
         let bigger = tree(&[("a", file(1)), ("b", file(2))]);
-        let linked =
-            tree(&[("a", file(1)), ("b", Entry { same_as: Some("a".into()), ..file(1) })]);
+        let linked = tree(&[("a", file(1)), ("b", Entry { same_as: Some("a".into()), ..file(1) })]);
         let digests = [&base, &moved, &bigger, &linked].map(Tree::digest);
         for (i, a) in digests.iter().enumerate() {
             for b in &digests[i + 1..] {
