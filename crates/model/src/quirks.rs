@@ -1,8 +1,175 @@
 //! Where Linux file systems legitimately differ, as data.
+//!
+//! A difference has a name here, a value in a profile (`profiles/*.toml`, one comment line with the
+//! reason per value) and one place in the code that asks for it. Nothing asks for the name of a file
+//! system. All values were measured on Linux 6.18 with small loop-mounted file systems.
 
+use fathom_core::flags::FallocateMode;
 use serde::{Deserialize, Serialize};
 
 /// Named differences. The default is what most Linux file systems do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Quirks {}
+pub struct Quirks {
+    // Limits of the format.
+    /// Directories always have link count 1 (btrfs). Elsewhere: 2 and one for each subdirectory.
+    pub dir_nlink_one: bool,
+    /// Most names one inode can have, then `EMLINK` (ext4 65000, btrfs 65535).
+    pub link_max: u32,
+    /// Longest symbolic link, then `ENAMETOOLONG` (xfs 1023, ext4 one block less one).
+    pub symlink_bytes_max: u32,
+    /// Largest file, then `EFBIG`; `s_maxbytes` of the kernel (ext4: 2³²-1 blocks).
+    pub file_bytes_max: u64,
+    /// Most bytes of one attribute's full name and value together, then `ENOSPC` (btrfs: a leaf).
+    pub xattr_bytes_max: u32,
+    /// All attributes of an inode fit for sure while the sum of [`Quirks::xattr_cost`] is not more
+    /// than this (ext4: one block).
+    pub xattr_total_bytes_sure: u32,
+    /// They do not fit for sure, and setting one fails with `ENOSPC`, if the sum is more than this
+    /// (ext4: one block and the space left in the inode). In between it depends on the order in
+    /// which they were set: [`crate::Model::unspecified`].
+    pub xattr_total_bytes_max: u32,
+    /// Earliest and latest time in seconds; others are clamped (`timestamp_truncate`).
+    pub time_sec_min: i64,
+    /// See `time_sec_min`.
+    pub time_sec_max: i64,
+
+    // What is supported.
+    /// `fallocate` without a mode (and with `KEEP_SIZE` alone) works: not with ext2's block map.
+    pub fallocate_allocate: bool,
+    /// The other modes that work; the rest is `EOPNOTSUPP`.
+    pub fallocate_modes: FallocateMode,
+    /// `RENAME_WHITEOUT` works (not on overlayfs, which makes whiteouts itself: `EINVAL`).
+    pub rename_whiteout: bool,
+    /// `O_TMPFILE` works, else `EOPNOTSUPP`.
+    pub tmpfile: bool,
+    /// `O_DIRECT` works, else `EINVAL`.
+    pub direct: bool,
+    /// Offsets and lengths of direct transfers must be multiples of this (a disk sector); 1 where the
+    /// page cache takes over (tmpfs, btrfs, FUSE).
+    pub direct_align_bytes: u32,
+
+    // Behaviour.
+    /// `SEEK_DATA` and `SEEK_HOLE` take a negative offset as 0 (btrfs). Elsewhere `ENXIO`.
+    pub seek_negative_is_zero: bool,
+    /// `listxattr` shows `trusted.*` also to callers who may not read them (btrfs, FUSE).
+    pub trusted_listed_to_all: bool,
+
+    // What can be compared.
+    /// `statfs` counts can be compared with the model's (only where the model itself is served).
+    pub statfs_comparable: bool,
+    /// `SEEK_DATA` and `SEEK_HOLE` can be compared byte by byte with the model's: the file system
+    /// allocates exactly the written blocks.
+    pub segments_comparable: bool,
+
+    // The machine, not the file system: the harness fills in what `/proc/sys/fs` says. The defaults
+    // are the kernel's (Documentation/admin-guide/sysctl/fs.rst).
+    /// `fs.protected_hardlinks`
+    pub protected_hardlinks: bool,
+    /// `fs.protected_symlinks`
+    pub protected_symlinks: bool,
+    /// `fs.protected_fifos`
+    pub protected_fifos: u8,
+    /// `fs.protected_regular`
+    pub protected_regular: u8,
+}
+
+impl Default for Quirks {
+    fn default() -> Self {
+        Quirks {
+            dir_nlink_one: false,
+            link_max: u32::MAX,
+            symlink_bytes_max: 4095,
+            file_bytes_max: i64::MAX as u64,
+            xattr_bytes_max: u32::MAX,
+            xattr_total_bytes_sure: u32::MAX,
+            xattr_total_bytes_max: u32::MAX,
+            time_sec_min: i64::MIN,
+            time_sec_max: i64::MAX,
+            fallocate_allocate: true,
+            fallocate_modes: FallocateMode::FALLOC_FL_PUNCH_HOLE
+                | FallocateMode::FALLOC_FL_ZERO_RANGE
+                | FallocateMode::FALLOC_FL_COLLAPSE_RANGE
+                | FallocateMode::FALLOC_FL_INSERT_RANGE
+                | FallocateMode::FALLOC_FL_UNSHARE_RANGE,
+            rename_whiteout: true,
+            tmpfile: true,
+            direct: true,
+            direct_align_bytes: 512,
+            seek_negative_is_zero: false,
+            trusted_listed_to_all: false,
+            statfs_comparable: false,
+            segments_comparable: true,
+            protected_hardlinks: false,
+            protected_symlinks: false,
+            protected_fifos: 0,
+            protected_regular: 0,
+        }
+    }
+}
+
+macro_rules! profiles {
+    ($($name:literal),*) => {
+        &[$(($name, include_str!(concat!("../profiles/", $name, ".toml")))),*]
+    };
+}
+
+/// Name and text of every profile.
+const PROFILES: &[(&str, &str)] = profiles![
+    "generic", "tmpfs", "ext2", "ext2-1k", "ext4", "ext4-1k", "xfs", "btrfs", "overlay", "fuse"
+];
+
+/// A profile as it is written: the values that differ from the profile it inherits, or from the
+/// default.
+#[derive(Deserialize)]
+struct Profile {
+    inherits: Option<String>,
+    #[serde(flatten)]
+    values: toml::Table,
+}
+
+impl Quirks {
+    /// The profile with this name.
+    pub fn profile(name: &str) -> Option<Quirks> {
+        let (_, text) = PROFILES.iter().find(|(known, _)| *known == name)?;
+        Some(Quirks::parse(text).expect("the built-in profiles are under test"))
+    }
+
+    /// The profile of a file system with this block size: `ext4` with 1024 is `ext4-1k`.
+    pub fn profile_for(name: &str, block_bytes: u32) -> Option<Quirks> {
+        Quirks::profile(&format!("{name}-{}k", block_bytes / 1024)).or_else(|| Quirks::profile(name))
+    }
+
+    /// The names of all profiles.
+    pub fn profile_names() -> impl Iterator<Item = &'static str> {
+        PROFILES.iter().map(|(name, _)| *name)
+    }
+
+    /// Reads the text of a profile.
+    ///
+    /// # Errors
+    /// Says what is wrong with the text, and where.
+    pub fn parse(text: &str) -> Result<Quirks, String> {
+        let profile: Profile = toml::from_str(text).map_err(|error| error.to_string())?;
+        let base = match profile.inherits {
+            None => Quirks::default(),
+            Some(name) => {
+                Quirks::profile(&name).ok_or(format!("inherits the unknown profile {name:?}"))?
+            }
+        };
+        let mut table = toml::Table::try_from(base).map_err(|error| error.to_string())?;
+        table.extend(profile.values);
+        table.try_into().map_err(|error| error.to_string())
+    }
+
+    /// What one attribute takes of [`Quirks::xattr_total_bytes_sure`]: an entry of 16 bytes, then the
+    /// name without its namespace and the value, both padded to 4 (fs/ext4/xattr.h
+    /// `EXT4_XATTR_LEN`, `EXT4_XATTR_SIZE`).
+    pub fn xattr_cost(name: &[u8], value_bytes: usize) -> usize {
+        let suffix_bytes = match name.iter().position(|&byte| byte == b'.') {
+            Some(dot) => name.len() - dot - 1,
+            None => name.len(),
+        };
+        16 + suffix_bytes.next_multiple_of(4) + value_bytes.next_multiple_of(4)
+    }
+}
