@@ -37,6 +37,11 @@ impl Errno {
         NAMES.iter().find(|(_, value)| *value == self.0).map(|(name, _)| *name)
     }
 
+    /// Every error that has a name here, with it.
+    pub fn all() -> impl Iterator<Item = (&'static str, Errno)> {
+        NAMES.iter().map(|(name, value)| (*name, Errno(*value)))
+    }
+
     /// The errno of an error of the standard library, if it came from the operating system.
     pub fn from_io(error: &std::io::Error) -> Option<Errno> {
         error.raw_os_error().and_then(|raw| u16::try_from(raw).ok()).map(Errno)

@@ -8,6 +8,7 @@ pub mod bytes;
 mod call;
 pub mod digest;
 pub mod errno;
+pub mod export;
 pub mod flags;
 pub mod op;
 pub mod outcome;

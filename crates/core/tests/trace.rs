@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use common::{OP_VARIANTS, any_op, any_outcome, op_variants};
+use common::{any_op, any_outcome, op_variants};
 use fathom_core::{
     Digest, Errno, FsBytes, Header, Mode, Op, Outcome, Payload, Step, Trace, TraceError,
     TraceReader,
@@ -14,6 +14,9 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
+
+/// Variants of [`Op`].
+const OP_VARIANTS: usize = 39;
 
 fn bytes_of(trace: &Trace) -> Vec<u8> {
     let mut bytes = Vec::new();
