@@ -1,20 +1,60 @@
 //! The file system proper: inodes, entries, contents, attributes, capacity.
-#![allow(unused_variables, reason = "being written")]
+//!
+//! A volume knows no paths and checks no permissions; it works on inode numbers and names, as the
+//! file systems below the Linux VFS do. Everything is copy-on-write: a clone costs two increments,
+//! and a change copies what it touches. The digest of the visible tree is maintained with every
+//! change.
+//!
+//! **Space.** A block of a file takes up space if it was written or reserved by `fallocate`; a
+//! directory is one block; a symbolic link of 60 bytes or more, and extended attributes, take the
+//! blocks that hold their bytes. Whatever is removed gives all of that back.
+//!
+//! **Time** is a logical clock ([`Stamp::Tick`](fathom_core::Stamp)), which advances with every change.
+//! Which times change follows POSIX, and Linux where POSIX leaves a choice: a rename also touches the
+//! change time of what is renamed (as ext4, xfs and btrfs do).
 
+mod attributes;
+mod contents;
+mod data;
+mod directory;
+mod extents;
+mod image;
+mod inode;
+mod lifetime;
+mod namespace;
+mod rename;
+mod scars;
+mod state;
+mod table;
+mod tree;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fathom_core::flags::{FallocateMode, RenameFlags, XattrFlags};
-use fathom_core::{Digest, Errno, FsBytes, Kind, Mode, Statfs, Times, Tree};
-use serde::{Deserialize, Serialize};
+use fathom_core::{Digest, Errno, FsBytes, Kind, Mode, Stamp, Statfs, Times};
 
+use self::inode::Body;
+use self::state::State;
 use crate::config::{Config, ConfigError};
 
+pub use self::image::VolumeImage;
+
 /// Names an inode for the life of a volume: the slot in the table in the low 32 bits, a generation
-/// that is never used twice (not even after going back to a snapshot) in the high ones.
+/// that is never used twice (not even after going back to a snapshot) in the high ones. The number of
+/// an inode that is gone gives `ESTALE`.
 pub type Ino = u64;
 
 /// The root directory.
 pub const ROOT: Ino = 1;
+
+/// Longest name of a directory entry (`NAME_MAX`).
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// Longest name of an extended attribute (`XATTR_NAME_MAX`).
+pub const XATTR_NAME_BYTES_MAX: usize = 255;
+
+/// Largest value of an extended attribute (`XATTR_SIZE_MAX`).
+pub const XATTR_VALUE_BYTES_MAX: usize = 65536;
 
 /// Who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +65,23 @@ pub struct Caller {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Arc<[u32]>,
+}
+
+impl Caller {
+    /// uid 0, gid 0, no further groups.
+    pub fn root() -> Caller {
+        Caller { uid: 0, gid: 0, groups: Arc::default() }
+    }
+
+    /// Whether the caller has root's capabilities (uid 0 has all, anybody else none).
+    pub fn is_privileged(&self) -> bool {
+        self.uid == 0
+    }
+
+    /// Whether `gid` is the caller's group or one of the supplementary ones.
+    pub fn in_group(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
 }
 
 /// What to make.
@@ -51,7 +108,7 @@ pub struct Attr {
     pub uid: u32,
     pub gid: u32,
     pub nlink: u32,
-    /// 0 for directories (as in a [`Tree`]).
+    /// 0 for directories (as in a [`fathom_core::Tree`]).
     pub size: u64,
     pub rdev: (u32, u32),
     /// Allocated space in units of 512 bytes.
@@ -98,79 +155,146 @@ pub struct TreeOptions {
 
 /// A whole file system. Clones share everything.
 #[derive(Clone, Debug)]
-pub struct Volume {}
-
-/// A volume in a form that can be stored.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct VolumeImage {}
-
-impl Caller {
-    /// uid 0, gid 0, no further groups.
-    pub fn root() -> Caller { todo!() }
-    /// Whether the caller has root's capabilities (uid 0 has all, anybody else none).
-    pub fn is_privileged(&self) -> bool { todo!() }
-    /// Whether `gid` is the caller's group or one of the supplementary ones.
-    pub fn in_group(&self, gid: u32) -> bool { todo!() }
+pub struct Volume {
+    state: Arc<State>,
+    /// How often each inode is pinned: see [`Volume::pin`].
+    pins: Arc<BTreeMap<Ino, u32>>,
 }
 
-#[allow(missing_docs)]
 impl Volume {
-    pub fn new(config: Config) -> Result<Volume, ConfigError> { todo!() }
-    pub fn config(&self) -> &Config { todo!() }
-    /// Also knows `.` and `..`.
-    pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino, Errno> { todo!() }
-    pub fn parent(&self, dir: Ino) -> Result<Ino, Errno> { todo!() }
-    pub fn attr(&self, ino: Ino) -> Result<Attr, Errno> { todo!() }
-    /// `mode`: permission bits after the umask. Applies setgid inheritance of the directory.
-    pub fn make(&mut self, caller: &Caller, dir: Ino, name: &[u8], node: NewNode, mode: Mode) -> Result<Ino, Errno> { todo!() }
-    /// A file without a name; comes back pinned once.
-    pub fn make_tmpfile(&mut self, caller: &Caller, dir: Ino, mode: Mode) -> Result<Ino, Errno> { todo!() }
-    pub fn link(&mut self, ino: Ino, dir: Ino, name: &[u8]) -> Result<(), Errno> { todo!() }
-    pub fn unlink(&mut self, dir: Ino, name: &[u8]) -> Result<(), Errno> { todo!() }
-    pub fn rmdir(&mut self, dir: Ino, name: &[u8]) -> Result<(), Errno> { todo!() }
-    pub fn rename(&mut self, caller: &Caller, from_dir: Ino, from: &[u8], to_dir: Ino, to: &[u8], flags: RenameFlags) -> Result<(), Errno> { todo!() }
-    pub fn readlink(&self, ino: Ino) -> Result<FsBytes, Errno> { todo!() }
-    /// Appends up to `len` bytes to `out`, fewer at the end of the file.
-    pub fn read(&self, ino: Ino, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<(), Errno> { todo!() }
-    /// Updates the access time.
-    pub fn note_access(&mut self, ino: Ino) { todo!() }
-    /// Fewer bytes than given may be written (capacity, size limit); 0 bytes written is an error.
-    pub fn write(&mut self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<usize, Errno> { todo!() }
-    pub fn truncate(&mut self, ino: Ino, size: u64) -> Result<(), Errno> { todo!() }
-    pub fn fallocate(&mut self, ino: Ino, mode: FallocateMode, offset: u64, len: u64) -> Result<(), Errno> { todo!() }
-    /// First data at or after `offset`; ENXIO if there is none or `offset` is at or past the end.
-    pub fn seek_data(&self, ino: Ino, offset: u64) -> Result<u64, Errno> { todo!() }
-    /// First hole at or after `offset` (the end of the file is one); ENXIO at or past the end.
-    pub fn seek_hole(&self, ino: Ino, offset: u64) -> Result<u64, Errno> { todo!() }
-    /// Returns the number of bytes copied.
-    pub fn copy_range(&mut self, from: Ino, from_offset: u64, to: Ino, to_offset: u64, len: u64) -> Result<u64, Errno> { todo!() }
-    /// Drops setuid, and setgid of group-executable files, as after a write by somebody without CAP_FSETID.
-    pub fn kill_privileges(&mut self, ino: Ino) -> Result<(), Errno> { todo!() }
-    pub fn chmod(&mut self, ino: Ino, mode: Mode) -> Result<(), Errno> { todo!() }
-    /// Sets owner and group and nothing else (no clearing of setuid: see `kill_privileges`).
-    pub fn chown(&mut self, ino: Ino, uid: Option<u32>, gid: Option<u32>) -> Result<(), Errno> { todo!() }
-    pub fn set_times(&mut self, ino: Ino, atime: Option<SetTime>, mtime: Option<SetTime>) -> Result<(), Errno> { todo!() }
-    pub fn setxattr(&mut self, ino: Ino, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<(), Errno> { todo!() }
-    pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<FsBytes, Errno> { todo!() }
-    pub fn listxattr(&self, ino: Ino) -> Result<Vec<FsBytes>, Errno> { todo!() }
-    pub fn removexattr(&mut self, ino: Ino, name: &[u8]) -> Result<(), Errno> { todo!() }
+    /// An empty file system.
+    ///
+    /// # Errors
+    /// The configuration cannot work.
+    pub fn new(config: Config) -> Result<Volume, ConfigError> {
+        config.validate()?;
+        Ok(Volume { state: Arc::new(State::new(config)), pins: Arc::default() })
+    }
+
+    /// How the volume was set up.
+    pub fn config(&self) -> &Config {
+        &self.state.config
+    }
+
+    /// The state to change, and the time at which that happens.
+    fn edit(&mut self) -> (&mut State, Stamp) {
+        let state = Arc::make_mut(&mut self.state);
+        state.clock += 1;
+        let now = Stamp::Tick(state.clock);
+        (state, now)
+    }
+
+    /// The inode that `name` means in `dir`; also knows `.` and `..`.
+    ///
+    /// # Errors
+    /// `ENOTDIR`, `ENOENT`, `ENAMETOOLONG`, `ESTALE` (also for `..` of a directory without a parent).
+    pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino, Errno> {
+        match name {
+            b"." => self.state.dir(dir).map(|_| dir),
+            b".." => self.parent(dir),
+            _ if name.len() > NAME_BYTES_MAX => Err(Errno::ENAMETOOLONG),
+            _ => self.state.dir(dir)?.get(name).map(|link| link.ino).ok_or(Errno::ENOENT),
+        }
+    }
+
+    /// The directory that `..` of `dir` means.
+    ///
+    /// # Errors
+    /// `ENOTDIR`; `ESTALE` if `dir` or its parent is gone.
+    pub fn parent(&self, dir: Ino) -> Result<Ino, Errno> {
+        let parent = self.state.dir(dir)?.parent;
+        self.state.get(parent).map(|_| parent)
+    }
+
+    /// The attributes of an inode.
+    ///
+    /// # Errors
+    /// `ESTALE`.
+    pub fn attr(&self, ino: Ino) -> Result<Attr, Errno> {
+        let inode = self.state.get(ino)?;
+        let block_bytes = self.state.config.block_bytes;
+        Ok(Attr {
+            ino,
+            kind: inode.kind(),
+            mode: inode.mode,
+            uid: inode.uid,
+            gid: inode.gid,
+            nlink: inode.nlink,
+            size: inode.size(),
+            rdev: inode.rdev(),
+            blocks_512: inode.blocks(block_bytes) * u64::from(block_bytes / 512),
+            times: inode.times,
+        })
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is not one.
+    pub fn readlink(&self, ino: Ino) -> Result<FsBytes, Errno> {
+        match &self.state.get(ino)?.body {
+            Body::Symlink(target) => Ok(target.clone()),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
     /// Entries with a cookie greater than `after`, in cookie order, without `.` and `..`.
-    pub fn entries(&self, dir: Ino, after: u64) -> Result<Vec<DirEntry>, Errno> { todo!() }
-    pub fn statfs(&self) -> Statfs { todo!() }
-    /// An open file or a kernel reference keeps the inode although its last name goes.
-    pub fn pin(&mut self, ino: Ino) -> Result<(), Errno> { todo!() }
-    /// The inode goes if it has neither a name nor a pin left.
-    pub fn unpin(&mut self, ino: Ino) { todo!() }
-    /// What unmounting and mounting again does: every pin goes, and what only pins kept.
-    pub fn remount(&mut self) { todo!() }
-    /// Takes the state of `snapshot`; inode generations go on, so no [`Ino`] is ever given out twice.
-    pub fn restore(&mut self, snapshot: &Volume) { todo!() }
-    /// Digest of the visible tree, equal to `self.tree(..).digest()`, maintained incrementally.
-    pub fn digest(&self) -> Digest { todo!() }
-    pub fn tree(&self, options: TreeOptions) -> Tree { todo!() }
-    pub fn export(&self) -> VolumeImage { todo!() }
-    /// Rebuilds and checks every invariant.
-    pub fn import(image: VolumeImage) -> Result<Volume, String> { todo!() }
-    /// For tests: recomputes digest, link counts, block and inode counts and compares.
-    pub fn check_invariants(&self) -> Result<(), String> { todo!() }
+    ///
+    /// # Errors
+    /// `ENOTDIR`.
+    pub fn entries(&self, dir: Ino, after: u64) -> Result<Vec<DirEntry>, Errno> {
+        let links = self.state.listed(dir, after)?;
+        let entry = |link: &directory::Link| {
+            let kind = self.state.get(link.ino)?.kind();
+            Ok(DirEntry { name: link.name.clone(), ino: link.ino, kind, cookie: link.cookie })
+        };
+        links.into_iter().map(entry).collect()
+    }
+
+    /// Whether a directory has no entries.
+    ///
+    /// # Errors
+    /// `ENOTDIR`.
+    pub fn is_empty_dir(&self, dir: Ino) -> Result<bool, Errno> {
+        Ok(self.state.dir(dir)?.links().is_empty())
+    }
+
+    /// Space and inodes, all of them and what is free.
+    pub fn statfs(&self) -> Statfs {
+        let blocks_free = self.state.blocks_free();
+        Statfs {
+            block_bytes: u64::from(self.state.config.block_bytes),
+            blocks: self.state.config.blocks,
+            blocks_free,
+            blocks_available: blocks_free,
+            files: self.state.config.inodes,
+            files_free: self.state.inodes_free(),
+            name_bytes_max: NAME_BYTES_MAX as u64,
+        }
+    }
+
+    /// Digest of the visible tree: that of [`Volume::tree`], maintained with every change.
+    pub fn digest(&self) -> Digest {
+        self.state.digest
+    }
+
+    /// Digest of one inode without its names; also of one that has none.
+    ///
+    /// # Errors
+    /// `ESTALE`.
+    pub fn node_digest(&self, ino: Ino) -> Result<Digest, Errno> {
+        Ok(self.state.get(ino)?.node_digest())
+    }
+
+    /// Digest of all the paths of one inode, zero if it has none.
+    ///
+    /// # Errors
+    /// `ESTALE`.
+    pub fn names_digest(&self, ino: Ino) -> Result<Digest, Errno> {
+        let mut sum = Digest::default();
+        for name in self.state.get(ino)?.names.as_slice() {
+            sum += name.path.0;
+        }
+        Ok(sum)
+    }
 }

@@ -1,0 +1,186 @@
+//! Mode, owner, times and extended attributes.
+
+use fathom_core::flags::XattrFlags;
+use fathom_core::{Errno, FsBytes, Mode, Stamp};
+
+use super::{Ino, SetTime, Volume, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
+use crate::mutant::Mutant;
+
+impl Volume {
+    /// Sets the permission bits.
+    ///
+    /// # Errors
+    /// `ESTALE`.
+    pub fn chmod(&mut self, ino: Ino, mode: Mode) -> Result<(), Errno> {
+        let inode = self.state.get(ino)?;
+        let mut bits = mode.perm();
+        if self.state.mutant(Mutant::ChmodDropsSetuid) {
+            bits &= !Mode::S_ISUID;
+        }
+        if self.state.mutant(Mutant::SetuidSurvives) && !inode.is_dir() {
+            bits |= inode.mode.0 & Mode::S_ISUID;
+        }
+        let (state, now) = self.edit();
+        state.update(ino, |inode| {
+            inode.mode = Mode(bits);
+            inode.times.ctime = now;
+        });
+        Ok(())
+    }
+
+    /// Drops setuid, and setgid of a group-executable file, as after a write by somebody without
+    /// `CAP_FSETID` (`setattr_should_drop_suidgid` in `fs/attr.c`).
+    ///
+    /// # Errors
+    /// `ESTALE`.
+    pub fn kill_privileges(&mut self, ino: Ino) -> Result<(), Errno> {
+        let inode = self.state.get(ino)?;
+        let mut bits = inode.mode.0 & !Mode::S_ISUID;
+        if bits & Mode::S_IXGRP != 0 {
+            bits &= !Mode::S_ISGID;
+        }
+        if inode.is_dir() || Mode(bits) == inode.mode {
+            return Ok(());
+        }
+        self.chmod(ino, Mode(bits))
+    }
+
+    /// Sets owner and group and nothing else (no clearing of setuid: see
+    /// [`Volume::kill_privileges`]).
+    ///
+    /// # Errors
+    /// `ESTALE`.
+    pub fn chown(&mut self, ino: Ino, uid: Option<u32>, gid: Option<u32>) -> Result<(), Errno> {
+        self.state.get(ino)?;
+        let (state, now) = self.edit();
+        let uid = if state.mutant(Mutant::ChgrpChangesOwner) { uid.or(gid) } else { uid };
+        state.update(ino, |inode| {
+            inode.uid = uid.unwrap_or(inode.uid);
+            inode.gid = gid.unwrap_or(inode.gid);
+            inode.times.ctime = now;
+        });
+        Ok(())
+    }
+
+    /// Sets times; `None` leaves one as it is. The change time becomes the present.
+    ///
+    /// # Errors
+    /// `ESTALE`.
+    pub fn set_times(
+        &mut self,
+        ino: Ino,
+        atime: Option<SetTime>,
+        mtime: Option<SetTime>,
+    ) -> Result<(), Errno> {
+        self.state.get(ino)?;
+        if atime.is_none() && mtime.is_none() {
+            return Ok(());
+        }
+        let (state, now) = self.edit();
+        let stamp = |time| match time {
+            SetTime::Now => now,
+            SetTime::At { sec, nsec } => Stamp::At { sec, nsec },
+        };
+        state.touch(ino, |inode| {
+            inode.times.atime = atime.map_or(inode.times.atime, stamp);
+            inode.times.mtime = mtime.map_or(inode.times.mtime, stamp);
+            inode.times.ctime = now;
+        });
+        Ok(())
+    }
+
+    /// Updates the access time; a stale number is ignored.
+    pub fn note_access(&mut self, ino: Ino) {
+        if self.state.get(ino).is_ok() {
+            let (state, now) = self.edit();
+            state.touch(ino, |inode| inode.times.atime = now);
+        }
+    }
+
+    /// Sets an extended attribute.
+    ///
+    /// # Errors
+    /// `EINVAL` (flags), `ERANGE` (name), `E2BIG` (value), `EEXIST`, `ENODATA`, `ENOSPC`.
+    pub fn setxattr(
+        &mut self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        flags: XattrFlags,
+    ) -> Result<(), Errno> {
+        let state = &*self.state;
+        let xattrs = &state.get(ino)?.xattrs;
+        if flags.bits() & !(XattrFlags::XATTR_CREATE | XattrFlags::XATTR_REPLACE).bits() != 0 {
+            return Err(Errno::EINVAL);
+        }
+        check_xattr_name(name)?;
+        if value.len() > XATTR_VALUE_BYTES_MAX {
+            return Err(Errno::E2BIG);
+        }
+        let old = xattrs.get(name);
+        let must_exist = flags.contains(XattrFlags::XATTR_REPLACE);
+        if old.is_some() && flags.contains(XattrFlags::XATTR_CREATE) {
+            return Err(Errno::EEXIST);
+        }
+        if old.is_none() && must_exist && !state.mutant(Mutant::XattrReplaceCreates) {
+            return Err(Errno::ENODATA);
+        }
+        let old_bytes = old.map_or(0, |value| name.len() + value.as_bytes().len()) as u64;
+        let bytes = xattrs.bytes() - old_bytes + (name.len() + value.len()) as u64;
+        let block_bytes = u64::from(state.config.block_bytes);
+        let blocks = bytes.div_ceil(block_bytes);
+        let room = xattrs.bytes().div_ceil(block_bytes) + state.blocks_free();
+        if bytes > state.config.quirks.xattr_bytes_max.into() || blocks > room {
+            return Err(Errno::ENOSPC);
+        }
+        let mut value = value.to_vec();
+        if let Some(tail) = old.and_then(|old| old.as_bytes().get(value.len()..))
+            && state.mutant(Mutant::XattrTail)
+        {
+            value.extend_from_slice(tail);
+        }
+        let (state, now) = self.edit();
+        state.update(ino, |inode| {
+            inode.xattrs.set(name, &value);
+            inode.times.ctime = now;
+        });
+        Ok(())
+    }
+
+    /// The value of an extended attribute.
+    ///
+    /// # Errors
+    /// `ERANGE` (name), `ENODATA`.
+    pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<FsBytes, Errno> {
+        let xattrs = &self.state.get(ino)?.xattrs;
+        check_xattr_name(name)?;
+        xattrs.get(name).cloned().ok_or(Errno::ENODATA)
+    }
+
+    /// The names of all extended attributes, sorted.
+    ///
+    /// # Errors
+    /// `ESTALE`.
+    pub fn listxattr(&self, ino: Ino) -> Result<Vec<FsBytes>, Errno> {
+        let xattrs = &self.state.get(ino)?.xattrs;
+        Ok(xattrs.list().iter().map(|xattr| xattr.name.clone()).collect())
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// `ERANGE` (name), `ENODATA`.
+    pub fn removexattr(&mut self, ino: Ino, name: &[u8]) -> Result<(), Errno> {
+        self.getxattr(ino, name)?;
+        let (state, now) = self.edit();
+        state.update(ino, |inode| {
+            inode.xattrs.remove(name);
+            inode.times.ctime = now;
+        });
+        Ok(())
+    }
+}
+
+fn check_xattr_name(name: &[u8]) -> Result<(), Errno> {
+    if (1..=XATTR_NAME_BYTES_MAX).contains(&name.len()) { Ok(()) } else { Err(Errno::ERANGE) }
+}

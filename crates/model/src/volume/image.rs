@@ -1,0 +1,280 @@
+//! A volume in a form that can be stored, and back, without trust in what comes back.
+
+use std::collections::BTreeSet;
+
+use fathom_core::{FsBytes, Mode, Stamp, Times};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::contents::Contents;
+use super::directory::{Directory, Link};
+use super::inode::{Body, Inode, Name, Names, Xattrs};
+use super::state::{State, check_name};
+use super::{Ino, ROOT, Volume, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
+use crate::config::Config;
+
+/// A volume in a form that can be stored: everything but pins, files that only pins keep, and
+/// what a [`crate::Mutant`] remembers. Inodes are known by their place in the list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeImage {
+    config: Config,
+    clock: u64,
+    /// The root directory first.
+    inodes: Vec<InodeImage>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InodeImage {
+    mode: Mode,
+    uid: u32,
+    gid: u32,
+    nlink: u32,
+    times: Times,
+    xattrs: Vec<(FsBytes, Bytes)>,
+    body: BodyImage,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum BodyImage {
+    File { size: u64, pages: Vec<(u64, u8, Bytes)>, reserved: Vec<(u64, u64)> },
+    /// Entries are name, place of the inode in the list, cookie.
+    Dir { entries: Vec<(FsBytes, u64, u64)>, cookie_next: u64 },
+    Symlink(FsBytes),
+    Fifo,
+    Socket,
+    Char(u32, u32),
+    Block(u32, u32),
+}
+
+/// Bytes of a file: hexadecimal in text formats, as they are in binary ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Bytes(Vec<u8>);
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if !serializer.is_human_readable() {
+            return serializer.serialize_bytes(&self.0);
+        }
+        let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
+        let text: String = self.0.iter().flat_map(|b| [digit(b >> 4), digit(b & 15)]).collect();
+        serializer.serialize_str(&text)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return Vec::deserialize(deserializer).map(Bytes);
+        }
+        let text = String::deserialize(deserializer)?;
+        let byte = |pair: &[u8]| {
+            let [high, low] = pair else { return None };
+            let digit = |c: u8| char::from(c).to_digit(16);
+            Some((digit(*high)? << 4 | digit(*low)?) as u8)
+        };
+        let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(byte).collect();
+        bytes.map(Bytes).ok_or_else(|| serde::de::Error::custom("not pairs of hexadecimal digits"))
+    }
+}
+
+impl Volume {
+    /// The volume in a form that can be stored.
+    pub fn export(&self) -> VolumeImage {
+        let state = &*self.state;
+        // Breadth first from the root: the order depends on nothing but the tree.
+        let mut order = vec![ROOT];
+        let mut places = std::collections::HashMap::from([(ROOT, 0)]);
+        let mut at = 0;
+        while let Some(ino) = order.get(at) {
+            for link in state.dir(*ino).map_or(&[][..], Directory::links) {
+                places.entry(link.ino).or_insert_with(|| {
+                    order.push(link.ino);
+                    order.len() as u64 - 1
+                });
+            }
+            at += 1;
+        }
+        let inodes = order.iter().filter_map(|ino| state.table.get(*ino));
+        let inodes = inodes.map(|inode| inode_image(inode, |ino| places[&ino])).collect();
+        VolumeImage { config: Config::clone(&state.config), clock: state.clock, inodes }
+    }
+
+    /// Rebuilds a volume and checks every invariant.
+    ///
+    /// # Errors
+    /// What is wrong with the image.
+    pub fn import(image: VolumeImage) -> Result<Volume, String> {
+        image.config.validate().map_err(|error| error.to_string())?;
+        import_after(image, 0)
+    }
+
+    /// Rebuilds a volume as a snapshot that this volume can be restored to: no inode of it has a
+    /// number that this volume has ever given out, nor will this one give out theirs.
+    ///
+    /// # Errors
+    /// What is wrong with the image.
+    pub fn adopt(&mut self, image: VolumeImage) -> Result<Volume, String> {
+        image.config.validate().map_err(|error| error.to_string())?;
+        let volume = import_after(image, self.state.generation)?;
+        std::sync::Arc::make_mut(&mut self.state).generation = volume.state.generation;
+        Ok(volume)
+    }
+}
+
+fn inode_image(inode: &Inode, place: impl Fn(Ino) -> u64) -> InodeImage {
+    let body = match &inode.body {
+        Body::File(contents) => {
+            let pages = contents.pages().iter();
+            BodyImage::File {
+                size: contents.size(),
+                pages: pages.map(|(n, p)| (*n, p.written, Bytes(p.bytes.clone()))).collect(),
+                reserved: contents.reserved().ranges().to_vec(),
+            }
+        }
+        Body::Dir(dir) => {
+            let links = dir.links().iter();
+            BodyImage::Dir {
+                entries: links.map(|l| (l.name.clone(), place(l.ino), l.cookie)).collect(),
+                cookie_next: dir.cookie_next(),
+            }
+        }
+        Body::Symlink(target) => BodyImage::Symlink(target.clone()),
+        Body::Fifo => BodyImage::Fifo,
+        Body::Socket => BodyImage::Socket,
+        Body::Char(major, minor) => BodyImage::Char(*major, *minor),
+        Body::Block(major, minor) => BodyImage::Block(*major, *minor),
+    };
+    let xattrs = inode.xattrs.list().iter();
+    InodeImage {
+        mode: inode.mode,
+        uid: inode.uid,
+        gid: inode.gid,
+        nlink: inode.nlink,
+        times: inode.times,
+        xattrs: xattrs.map(|x| (x.name.clone(), Bytes(x.value.as_bytes().to_vec()))).collect(),
+        body,
+    }
+}
+
+/// The number that the inode at `place` gets when numbers up to `generation` are taken.
+fn ino_at(place: u64, generation: u32) -> Ino {
+    let generation = u64::from(generation.wrapping_add(place as u32));
+    if place == 0 { ROOT } else { (place + 1) | generation << 32 }
+}
+
+fn import_after(image: VolumeImage, generation: u32) -> Result<Volume, String> {
+    let mutated = image.config.mutant.is_some();
+    let mut state = State::empty(image.config);
+    state.clock = image.clock;
+    state.generation = generation;
+    let count = image.inodes.len() as u64;
+    if count == 0 || count > state.config.inodes || count >= u64::from(u32::MAX) {
+        return Err(format!("{count} inodes: there must be one, and at most {}", state.config.inodes));
+    }
+    let mut inodes = Vec::with_capacity(image.inodes.len());
+    for (place, inode) in image.inodes.into_iter().enumerate() {
+        let inode = inode_of(inode, &state, generation, count)
+            .map_err(|what| format!("inode {place}: {what}"))?;
+        inodes.push(inode);
+    }
+    name_all(&mut inodes, generation)?;
+    for (place, mut inode) in inodes.into_iter().enumerate() {
+        if place > 0 {
+            inode.generation = state.next_generation();
+        }
+        let ino = state.install(inode);
+        debug_assert_eq!(ino, ino_at(place as u64, generation));
+    }
+    state.rehash_subtree(ROOT);
+    let volume = Volume { state: state.into(), pins: Default::default() };
+    match volume.check_invariants() {
+        // Wrong link counts and the like are what a mutant is for.
+        Err(what) if !mutated => Err(what),
+        _ => Ok(volume),
+    }
+}
+
+/// Gives every inode its names; each must be reachable from the root, a directory in one way only.
+fn name_all(inodes: &mut [Inode], generation: u32) -> Result<(), String> {
+    let mut reached = BTreeSet::from([0]);
+    let mut dirs = vec![0];
+    while let Some(place) = dirs.pop() {
+        let dir = ino_at(place as u64, generation);
+        let links = inodes[place].as_dir().map_or(Vec::new(), |body| body.links().to_vec());
+        for link in links {
+            let child = (link.ino & u64::from(u32::MAX)) as usize - 1;
+            let inode = &mut inodes[child];
+            let first_time = reached.insert(child);
+            if let Body::Dir(body) = &mut inode.body {
+                if !first_time {
+                    return Err(format!("directory {} has two names", link.name));
+                }
+                body.parent = dir;
+                dirs.push(child);
+            }
+            let path = fathom_core::tree::PathHash::ROOT;
+            inode.names.add(Name { dir, name: link.name, path });
+        }
+    }
+    if reached.len() == inodes.len() {
+        return Ok(());
+    }
+    Err(format!("only {} of {} inodes are in the tree", reached.len(), inodes.len()))
+}
+
+fn inode_of(image: InodeImage, state: &State, generation: u32, count: u64) -> Result<Inode, String> {
+    let config = &*state.config;
+    let body = match image.body {
+        BodyImage::File { size, pages, reserved } => {
+            if size > config.quirks.file_bytes_max.min(i64::MAX as u64) {
+                return Err(format!("a size of {size} is too large"));
+            }
+            let pages = pages.into_iter().map(|(n, written, bytes)| (n, written, bytes.0)).collect();
+            Body::File(Contents::from_parts(config.block_bytes, size, pages, &reserved)?)
+        }
+        BodyImage::Dir { entries, cookie_next } => {
+            let link = |(name, place, cookie): (FsBytes, u64, u64)| {
+                check_name(name.as_bytes()).map_err(|_| format!("{name} cannot be a name"))?;
+                let ino = (1..count).contains(&place).then(|| ino_at(place, generation));
+                let ino = ino.ok_or_else(|| format!("{name} means inode {place}: not there"))?;
+                Ok(Link { name, ino, cookie })
+            };
+            let links: Result<Vec<Link>, String> = entries.into_iter().map(link).collect();
+            Body::Dir(Directory::from_parts(ROOT, links?, cookie_next)?)
+        }
+        BodyImage::Symlink(target) => {
+            if target.as_bytes().len() > config.quirks.symlink_bytes_max as usize {
+                return Err("the target of the symbolic link is too long".to_owned());
+            }
+            Body::Symlink(target)
+        }
+        BodyImage::Fifo => Body::Fifo,
+        BodyImage::Socket => Body::Socket,
+        BodyImage::Char(major, minor) => Body::Char(major, minor),
+        BodyImage::Block(major, minor) => Body::Block(major, minor),
+    };
+    let times = [image.times.atime, image.times.mtime, image.times.ctime];
+    if times.iter().any(|time| matches!(time, Stamp::Tick(tick) if *tick > state.clock)) {
+        return Err("a time is in the future".to_owned());
+    }
+    let mut inode = Inode::new(body, Mode(image.mode.perm()), image.uid, image.gid, Stamp::Tick(0));
+    inode.nlink = image.nlink;
+    inode.times = image.times;
+    inode.names = Names::None;
+    inode.xattrs = xattrs_of(image.xattrs)?;
+    Ok(inode)
+}
+
+fn xattrs_of(list: Vec<(FsBytes, Bytes)>) -> Result<Xattrs, String> {
+    let mut xattrs = Xattrs::default();
+    for (name, value) in list {
+        let name_fits = (1..=XATTR_NAME_BYTES_MAX).contains(&name.as_bytes().len());
+        if !name_fits || value.0.len() > XATTR_VALUE_BYTES_MAX || xattrs.get(name.as_bytes()).is_some() {
+            return Err(format!("extended attribute {name} cannot be"));
+        }
+        xattrs.set(name.as_bytes(), &value.0);
+    }
+    Ok(xattrs)
+}

@@ -1,0 +1,181 @@
+//! What mutants remember, to be wrong later: at a remount, or when a directory is listed.
+
+use std::sync::Arc;
+
+use fathom_core::{Errno, FsBytes, Stamp};
+
+use super::contents::Contents;
+use super::directory::{Directory, Link};
+use super::inode::{Body, Inode, Name, Names, Xattrs};
+use super::state::State;
+use super::{Ino, ROOT};
+use crate::mutant::Mutant;
+
+/// Memory of a mutant; no other volume has any.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scars {
+    /// Inodes that were removed, and where they were.
+    gone: Vec<(Ino, FsBytes, Arc<Inode>)>,
+    /// Names that were given up, and what they meant.
+    given_up: Vec<(Ino, FsBytes, Ino)>,
+    /// Entries that are listed twice.
+    twice: Vec<(Ino, FsBytes)>,
+    /// Entries that are not listed.
+    hidden: Vec<(Ino, FsBytes)>,
+}
+
+impl State {
+    fn scars_mut(&mut self) -> &mut Scars {
+        Arc::make_mut(self.scars.get_or_insert_default())
+    }
+
+    /// `name` in `dir` is about to be unlinked.
+    pub(super) fn scar_unlink(&mut self, dir: Ino, name: &[u8], ino: Ino, pinned: bool) {
+        let Ok(inode) = self.get(ino) else { return };
+        let open_and_last = pinned && inode.names.as_slice().len() == 1;
+        if self.mutant(Mutant::OrphanReturns) && open_and_last {
+            let gone = (dir, FsBytes::from(name), Arc::new(inode.clone()));
+            self.scars_mut().gone.push(gone);
+        }
+        if self.mutant(Mutant::OrphanLosesData) && open_and_last {
+            self.empty_file(ino);
+        }
+        if self.mutant(Mutant::ReaddirSkips)
+            && let Some(link) = self.neighbour(dir, name, |link| link.cookie)
+        {
+            self.scars_mut().hidden.push((dir, link.name));
+        }
+        if self.mutant(Mutant::UnlinkNeighbour)
+            && let Some(link) = self.neighbour(dir, name, |link| link.name.clone())
+        {
+            self.empty_file(link.ino);
+        }
+    }
+
+    /// `name` in `dir` is about to be removed.
+    pub(super) fn scar_rmdir(&mut self, dir: Ino, name: &[u8], ino: Ino) {
+        if self.mutant(Mutant::RemovedDirReturns)
+            && let Ok(inode) = self.get(ino)
+        {
+            let gone = (dir, FsBytes::from(name), Arc::new(inode.clone()));
+            self.scars_mut().gone.push(gone);
+        }
+    }
+
+    /// `from` in `from_dir` is about to become `to` in `to_dir`.
+    pub(super) fn scar_rename(
+        &mut self,
+        from: &FsBytes,
+        from_dir: Ino,
+        to: &FsBytes,
+        to_dir: Ino,
+        ino: Ino,
+    ) {
+        if self.mutant(Mutant::RenameSourceReturns) {
+            self.scars_mut().given_up.push((from_dir, from.clone(), ino));
+        }
+        if self.mutant(Mutant::ReaddirDuplicate) {
+            self.scars_mut().twice.push((to_dir, to.clone()));
+        }
+    }
+
+    /// The entry after `name` in the order of `key`.
+    fn neighbour<K: Ord>(&self, dir: Ino, name: &[u8], key: impl Fn(&Link) -> K) -> Option<Link> {
+        let dir = self.dir(dir).ok()?;
+        let after = key(dir.get(name)?);
+        dir.links().iter().filter(|link| key(link) > after).min_by_key(|link| key(link)).cloned()
+    }
+
+    fn empty_file(&mut self, ino: Ino) {
+        if self.file(ino).is_ok() {
+            let block_bytes = self.config.block_bytes;
+            self.update(ino, |inode| inode.body = Body::File(Contents::new(block_bytes)));
+        }
+    }
+
+    /// The entries of a directory as they are listed, in the order of their cookies.
+    pub(super) fn listed(&self, dir: Ino, after: u64) -> Result<Vec<&Link>, Errno> {
+        let mut links: Vec<&Link> = self.dir(dir)?.links().iter().collect();
+        links.retain(|link| link.cookie > after);
+        if let Some(scars) = &self.scars {
+            let marked = |list: &[(Ino, FsBytes)], link: &Link| {
+                list.iter().any(|(ino, name)| *ino == dir && *name == link.name)
+            };
+            links.retain(|link| !marked(&scars.hidden, link));
+            let twice: Vec<&Link> =
+                links.iter().copied().filter(|link| marked(&scars.twice, link)).collect();
+            links.extend(twice);
+        }
+        links.sort_by_key(|link| link.cookie);
+        Ok(links)
+    }
+
+    /// What mutants get wrong when the volume is mounted again.
+    pub(super) fn break_at_remount(&mut self, now: Stamp) {
+        let Some(scars) = self.scars.take() else { return };
+        for (dir, name, ghost) in &scars.gone {
+            let body = match &ghost.body {
+                Body::Dir(_) => Body::Dir(Directory::new(*dir)),
+                body => body.clone(),
+            };
+            let fits = self.inodes_free() > 0 && ghost.blocks(self.config.block_bytes) <= self.blocks_free();
+            if fits && self.is_free(*dir, name) {
+                let inode = Inode { body, names: Names::None, ..Inode::clone(ghost) };
+                self.graft(inode, *dir, name.clone(), now);
+            }
+        }
+        for (dir, name, ino) in &scars.given_up {
+            let is_file = self.get(*ino).is_ok_and(|inode| !inode.is_dir());
+            if is_file && self.is_free(*dir, name) {
+                self.graft_link(*dir, name, *ino, now);
+            }
+        }
+    }
+
+    /// What mutants get wrong in every inode when the volume is mounted again.
+    pub(super) fn break_inodes_at_remount(&mut self, now: Stamp) {
+        let all: Vec<Ino> = self.table.iter().map(|(ino, _)| ino).collect();
+        for ino in all {
+            if self.mutant(Mutant::XattrLostOnRemount) {
+                self.update(ino, |inode| inode.xattrs = Xattrs::default());
+            }
+            if self.mutant(Mutant::SymlinkEmptyOnRemount) {
+                self.update(ino, |inode| match &mut inode.body {
+                    Body::Symlink(target) => *target = FsBytes::from(""),
+                    _ => {}
+                });
+            }
+            if self.mutant(Mutant::LinkSplits) {
+                self.split_links(ino, now);
+            }
+        }
+    }
+
+    /// Makes every name but the first a file of its own.
+    fn split_links(&mut self, ino: Ino, now: Stamp) {
+        let Ok(inode) = self.get(ino).cloned() else { return };
+        for Name { dir, name, .. } in inode.names.as_slice().iter().skip(1) {
+            if self.inodes_free() == 0 || inode.blocks(self.config.block_bytes) > self.blocks_free() {
+                return;
+            }
+            self.remove_link(*dir, name.as_bytes(), now);
+            self.lose_name(ino, *dir, name.as_bytes(), now, false);
+            self.graft(inode.clone(), *dir, name.clone(), now);
+        }
+    }
+
+    fn is_free(&self, dir: Ino, name: &FsBytes) -> bool {
+        self.living_dir(dir).is_ok_and(|body| body.get(name.as_bytes()).is_none())
+    }
+
+    fn graft_link(&mut self, dir: Ino, name: &FsBytes, ino: Ino, now: Stamp) {
+        let Ok(parent) = self.get(dir) else { return };
+        debug_assert!(dir == ROOT || !parent.names.as_slice().is_empty());
+        let path = parent.dir_path().child(name.as_bytes());
+        self.set_link(dir, name, ino, now);
+        self.update(ino, |inode| {
+            inode.names.add(Name { dir, name: name.clone(), path });
+            inode.nlink += 1;
+        });
+    }
+}
