@@ -1,1 +1,20 @@
-//! x
+//! What executes operations: directories of the host, file systems of its kernel, the FUSE server
+//! of the reference.
+//!
+//! * [`dir`]: any directory, without root.
+//! * [`fuse`]: RefFS, the reference file system served through FUSE.
+//! * [`kernel`]: real kernel file systems on memory-backed loop devices, detached from every
+//!   mount point.
+//! * [`sys`]: what these share: operations as system calls, and the walk that observes a tree.
+//!
+//! The only crate with `unsafe`, and the only one that may need root.
+
+pub mod dir;
+pub mod error;
+pub mod fuse;
+pub mod kernel;
+pub mod sys;
+
+pub use dir::DirSubject;
+pub use error::SubjectError;
+pub use kernel::{KernelSubject, Recipe};

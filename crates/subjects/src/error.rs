@@ -1,0 +1,85 @@
+//! Why a subject cannot be set up.
+
+use std::io;
+use std::path::PathBuf;
+
+use fathom_core::HarnessFault;
+
+/// Why a subject cannot be set up. Each says what to do about it, where that is known.
+#[derive(Debug, thiserror::Error)]
+pub enum SubjectError {
+    /// A path that must be a directory is not.
+    #[error("{path}: not a directory", path = .0.display())]
+    NotADirectory(PathBuf),
+    /// A step with a path failed.
+    #[error("cannot {what} {path}: {source}", path = path.display())]
+    Io {
+        /// What was being done.
+        what: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Mounting needs privileges.
+    #[error("{0} needs root: mounting a file system is not allowed to this user")]
+    NotRoot(String),
+    /// A formatting program is not installed.
+    #[error("{program} is not installed: it is in the Debian package {package}")]
+    NoProgram {
+        /// What is missing.
+        program: String,
+        /// Where to find it.
+        package: String,
+    },
+    /// A formatting program failed.
+    #[error("{program} failed: {output}")]
+    Format {
+        /// The program.
+        program: String,
+        /// What it said.
+        output: String,
+    },
+    /// A loop device could not be made.
+    #[error("cannot make a loop device ({what}): {source}")]
+    Loop {
+        /// The step.
+        what: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The kernel did not mount it.
+    #[error("cannot mount {fs_type} ({what}): {source}{log}")]
+    Mount {
+        /// Type of the file system.
+        fs_type: String,
+        /// The step.
+        what: String,
+        /// Why not.
+        source: io::Error,
+        /// What the kernel said about it, if anything.
+        log: String,
+    },
+    /// The harness failed.
+    #[error(transparent)]
+    Harness(#[from] HarnessFault),
+}
+
+impl SubjectError {
+    pub(crate) fn io(
+        what: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> SubjectError {
+        let path = path.into();
+        move |source| SubjectError::Io { what, path, source }
+    }
+}
+
+impl From<SubjectError> for HarnessFault {
+    fn from(error: SubjectError) -> HarnessFault {
+        match error {
+            SubjectError::Harness(fault) => fault,
+            other => HarnessFault::new("setting up the subject", other),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! [`LoopDevice`]: a block device in memory that cannot outlive the process.
+//!
+//! The image is a memfd, the device is configured with `LO_FLAGS_AUTOCLEAR` by `LOOP_CONFIGURE`
+//! (loop(4), Linux 5.8): when the last user closes it (mount included), the kernel detaches it, also
+//! after a `SIGKILL`.
+#![allow(unsafe_code, reason = "talks to the kernel; every block says why it is sound")]
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags};
+
+use crate::error::SubjectError;
+
+/// From the kernel's `include/uapi/linux/loop.h`.
+const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82;
+const LOOP_CONFIGURE: libc::Ioctl = 0x4C0A;
+const LO_FLAGS_AUTOCLEAR: u32 = 4;
+
+/// Somebody else may take the free device between the question and the answer's use.
+const ATTEMPTS: usize = 64;
+
+/// Sectors as small as the device can have: what every recipe can live with.
+const SECTOR_BYTES: u32 = 512;
+
+/// `struct loop_info64`
+#[repr(C)]
+struct LoopInfo {
+    device: u64,
+    inode: u64,
+    rdevice: u64,
+    offset: u64,
+    size_limit: u64,
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_size: u32,
+    flags: u32,
+    file_name: [u8; 64],
+    crypt_name: [u8; 64],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+}
+
+/// `struct loop_config`
+#[repr(C)]
+struct LoopConfig {
+    fd: u32,
+    block_size: u32,
+    info: LoopInfo,
+    reserved: [u64; 8],
+}
+
+/// An attached loop device; detached on drop, once nothing is mounted from it.
+#[derive(Debug)]
+pub struct LoopDevice {
+    path: PathBuf,
+    /// Keeps the device attached between two mounts. Read-only: a kernel that protects mounted
+    /// devices (BLK_DEV_WRITE_MOUNTED=n) refuses to mount one that is open for writing.
+    _open: OwnedFd,
+}
+
+impl LoopDevice {
+    /// Attaches a free device to `image`.
+    ///
+    /// # Errors
+    /// If the kernel has no loop devices or gives none to us.
+    pub fn attach(image: &OwnedFd) -> Result<LoopDevice, SubjectError> {
+        let failed = |what| move |source: io::Error| SubjectError::Loop { what, source };
+        let control =
+            open("/dev/loop-control", OFlags::RDWR).map_err(failed("open /dev/loop-control"))?;
+        for _ in 0..ATTEMPTS {
+            // SAFETY: this request takes no argument.
+            let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) };
+            if number < 0 {
+                return Err(failed("find a free one")(io::Error::last_os_error()));
+            }
+            let path = PathBuf::from(format!("/dev/loop{number}"));
+            let writable = open(&path, OFlags::RDWR).map_err(failed("open it"))?;
+            match configure(&writable, image) {
+                Ok(()) => {
+                    let _open = open(&path, OFlags::RDONLY).map_err(failed("open it again"))?;
+                    return Ok(LoopDevice { path, _open });
+                }
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
+                Err(error) => return Err(failed("configure it")(error)),
+            }
+        }
+        Err(failed("find a free one")(io::Error::from_raw_os_error(libc::EBUSY)))
+    }
+
+    /// The device node.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn open(path: impl AsRef<Path>, flags: OFlags) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::openat(CWD, path.as_ref(), flags | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+fn configure(device: &OwnedFd, image: &OwnedFd) -> io::Result<()> {
+    // SAFETY: plain structures of integers; all zeros means "default" for each field.
+    let mut config: LoopConfig = unsafe { std::mem::zeroed() };
+    config.fd = image.as_raw_fd() as u32;
+    config.block_size = SECTOR_BYTES;
+    config.info.flags = LO_FLAGS_AUTOCLEAR;
+    config.info.file_name[..6].copy_from_slice(b"fathom");
+    // SAFETY: the kernel reads one `struct loop_config` and keeps no pointer to it.
+    let done = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

@@ -1,0 +1,131 @@
+//! Attributes: size, mode, owner, times, access, space.
+
+use fathom_core::flags::AccessMode;
+use fathom_core::{Errno, Kind, Mode, Outcome, Payload, Stat, Statfs, Target, TimeArg};
+
+use super::guard::Refusal;
+use super::{Applied, Executor, Place, call};
+
+/// chown(2): "leave as it is".
+const NO_CHANGE: u32 = u32::MAX;
+
+impl Executor {
+    pub(super) fn truncate(&mut self, target: &Target, len: i64) -> Applied {
+        Ok(match self.place(&following(target))? {
+            Place::Path(path) | Place::Link(path) => call::truncate(path.c(), len),
+            Place::Slot(fd) => call::ftruncate(fd, len),
+        }
+        .into())
+    }
+
+    pub(super) fn chmod(&mut self, target: &Target, mode: Mode) -> Applied {
+        Ok(match self.place(target)? {
+            Place::Path(path) => call::chmod(path.c(), mode.0),
+            Place::Link(path) => match call::chmod_link(path.c(), mode.0) {
+                Err(Errno::ENOSYS) => {
+                    return Err(Refusal::NoCall("fchmodat2(2), new in Linux 6.6"));
+                }
+                answer => answer,
+            },
+            Place::Slot(fd) => call::fchmod(fd, mode.0),
+        }
+        .into())
+    }
+
+    pub(super) fn chown(&mut self, target: &Target, uid: Option<u32>, gid: Option<u32>) -> Applied {
+        let (uid, gid) = (uid.unwrap_or(NO_CHANGE), gid.unwrap_or(NO_CHANGE));
+        Ok(match self.place(target)? {
+            Place::Path(path) => call::chown(path.c(), uid, gid, 0),
+            Place::Link(path) => call::chown(path.c(), uid, gid, libc::AT_SYMLINK_NOFOLLOW),
+            Place::Slot(fd) => call::fchown(fd, uid, gid),
+        }
+        .into())
+    }
+
+    pub(super) fn utimens(&mut self, target: &Target, atime: TimeArg, mtime: TimeArg) -> Applied {
+        let times = [timespec(atime), timespec(mtime)];
+        Ok(match self.place(target)? {
+            Place::Path(path) => call::utimens(path.c(), &times, 0),
+            Place::Link(path) => call::utimens(path.c(), &times, libc::AT_SYMLINK_NOFOLLOW),
+            Place::Slot(fd) => call::futimens(fd, &times),
+        }
+        .into())
+    }
+
+    pub(super) fn stat(&mut self, target: &Target) -> Applied {
+        let stat = match self.place(target)? {
+            Place::Path(path) => call::statx(libc::AT_FDCWD, path.c(), 0),
+            Place::Link(path) => call::statx(libc::AT_FDCWD, path.c(), libc::AT_SYMLINK_NOFOLLOW),
+            Place::Slot(fd) => call::statx(fd, c"", libc::AT_EMPTY_PATH),
+        };
+        Ok(match stat {
+            Ok(stat) => Outcome::with(Payload::Stat(Box::new(visible_stat(&stat)))),
+            Err(errno) => Outcome::err(errno),
+        })
+    }
+
+    pub(super) fn statfs(&mut self, target: &Target) -> Applied {
+        let stat = match self.place(&following(target))? {
+            Place::Path(path) | Place::Link(path) => call::statfs(path.c()),
+            Place::Slot(fd) => call::fstatfs(fd),
+        };
+        Ok(match stat {
+            Ok(stat) => Outcome::with(Payload::Statfs(visible_statfs(&stat))),
+            Err(errno) => Outcome::err(errno),
+        })
+    }
+
+    pub(super) fn access(&mut self, target: &Target, mode: AccessMode, effective: bool) -> Applied {
+        let flags = if effective { libc::AT_EACCESS } else { 0 };
+        Ok(match self.place(target)? {
+            Place::Path(path) => call::access(libc::AT_FDCWD, path.c(), mode.bits(), flags),
+            Place::Link(path) => {
+                let flags = flags | libc::AT_SYMLINK_NOFOLLOW;
+                call::access(libc::AT_FDCWD, path.c(), mode.bits(), flags)
+            }
+            Place::Slot(fd) => call::access(fd, c"", mode.bits(), flags | libc::AT_EMPTY_PATH),
+        }
+        .into())
+    }
+}
+
+/// The target of a call that has no variant for symbolic links.
+fn following(target: &Target) -> Target {
+    match target {
+        Target::Link(path) => Target::Path(path.clone()),
+        other => other.clone(),
+    }
+}
+
+fn timespec(time: TimeArg) -> libc::timespec {
+    let (tv_sec, tv_nsec) = match time {
+        TimeArg::Now => (0, libc::UTIME_NOW),
+        TimeArg::Omit => (0, libc::UTIME_OMIT),
+        TimeArg::At { sec, nsec } => (sec, nsec.into()),
+    };
+    libc::timespec { tv_sec, tv_nsec }
+}
+
+fn visible_stat(stat: &libc::statx) -> Stat {
+    let is_dir = Kind::of_mode(stat.stx_mode.into()) == Some(Kind::Dir);
+    Stat {
+        mode: Mode(stat.stx_mode.into()),
+        nlink: stat.stx_nlink,
+        uid: stat.stx_uid,
+        gid: stat.stx_gid,
+        size: if is_dir { 0 } else { stat.stx_size },
+        rdev: (stat.stx_rdev_major, stat.stx_rdev_minor),
+    }
+}
+
+fn visible_statfs(stat: &libc::statfs) -> Statfs {
+    Statfs {
+        block_bytes: stat.f_bsize as u64,
+        blocks: stat.f_blocks,
+        blocks_free: stat.f_bfree,
+        blocks_available: stat.f_bavail,
+        files: stat.f_files,
+        files_free: stat.f_ffree,
+        name_bytes_max: stat.f_namelen as u64,
+    }
+}

@@ -1,0 +1,209 @@
+//! Executing operations by real system calls, relative to a directory of the host.
+//!
+//! [`Executor`] is what the subjects that live in the host's kernel share. It takes over the thread
+//! on which it is made (see [`seat`]) and is not [`Send`]: current directory, umask and identity are
+//! the thread's. Run every subject on a thread of its own, or let several take turns on one.
+//!
+//! One method per operation, grouped by what they work on; the `match` only dispatches.
+
+mod attr;
+mod buffer;
+mod call;
+mod content;
+mod data;
+mod guard;
+mod listing;
+mod memory;
+mod name;
+mod open;
+mod path;
+pub mod seat;
+mod walk;
+mod xattr;
+
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use fathom_core::{Capability, HarnessFault, Op, Outcome, Slot, Target, Tree};
+
+use buffer::{BUFFER_BYTES, Buffer};
+use guard::{Guard, Last};
+use open::OpenFile;
+use path::CPath;
+use seat::Seat;
+
+pub use guard::Refusal;
+pub use seat::Identity;
+pub use walk::View;
+
+/// What an operation method returns: the file system's answer, or why it was not asked.
+type Applied = Result<Outcome, Refusal>;
+
+/// Executes operations in a directory. See the module documentation.
+pub struct Executor {
+    seat: Seat,
+    /// One per [`Slot`].
+    slots: Vec<Option<OpenFile>>,
+    guard: Guard,
+    buffer: Buffer,
+    view: View,
+}
+
+/// A [`Target`] ready for a call.
+enum Place {
+    Path(CPath),
+    Link(CPath),
+    Slot(RawFd),
+}
+
+impl Executor {
+    /// Executes in `root`, which must be empty: files that others made are not guarded against.
+    ///
+    /// # Errors
+    /// If the thread cannot be taken over.
+    pub fn new(root: OwnedFd, view: View) -> Result<Executor, HarnessFault> {
+        let buffer =
+            Buffer::new().map_err(|error| HarnessFault::new("reserving a buffer", error))?;
+        let slots = (0..=Slot::MAX).map(|_| None).collect();
+        Ok(Executor { seat: Seat::new(root)?, slots, guard: Guard::default(), buffer, view })
+    }
+
+    /// Executes one operation.
+    ///
+    /// # Errors
+    /// If it was refused (see [`Refusal`]) or the thread's state could not be set.
+    pub fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
+        self.seat.sit()?;
+        self.dispatch(op)
+            .map_err(|refusal| HarnessFault::new(format!("refused to execute {op:?}"), refusal))
+    }
+
+    /// Walks the whole visible state, as root if the process is root.
+    ///
+    /// # Errors
+    /// If the harness itself reached a limit; whatever the file system does is in the tree.
+    pub fn observe(&mut self) -> Result<Tree, HarnessFault> {
+        self.seat.sit()?;
+        let root = self.seat.root().expect("sit() has checked").as_raw_fd();
+        let (view, buffer) = (&self.view, &mut self.buffer);
+        self.seat.as_process(|| walk::walk(root, view, buffer))?
+    }
+
+    /// Whether [`Op::Identity`] works.
+    pub fn can_switch_identity(&self) -> bool {
+        self.seat.can_switch()
+    }
+
+    /// Closes every slot.
+    pub fn close_all(&mut self) {
+        self.slots.fill_with(|| None);
+    }
+
+    /// Closes every slot and lets go of the directory: nothing keeps its file system busy.
+    pub fn release(&mut self) {
+        self.close_all();
+        self.seat.release_root();
+    }
+
+    /// Goes on in another directory (the same one after a remount, say); mask and identity stay.
+    ///
+    /// # Errors
+    /// If the directory cannot be entered.
+    pub fn resume(&mut self, root: OwnedFd) -> Result<(), HarnessFault> {
+        self.seat.set_root(root)
+    }
+
+    /// Forgets the past (slots, mask, identity, what was made) and starts in an empty directory.
+    ///
+    /// # Errors
+    /// If the directory cannot be entered.
+    pub fn restart(&mut self, root: OwnedFd) -> Result<(), HarnessFault> {
+        self.close_all();
+        self.seat.forget();
+        self.guard = Guard::default();
+        self.seat.set_root(root)
+    }
+
+    fn dispatch(&mut self, op: &Op) -> Applied {
+        match op {
+            Op::Open { slot, path, flags, mode } => self.open(*slot, path, *flags, *mode),
+            Op::Close { slot } => Ok(self.close(*slot)),
+            Op::Read { slot, len } => self.read(*slot, *len),
+            Op::Pread { slot, offset, len } => self.pread(*slot, *offset, *len),
+            Op::Write { slot, data } => self.write(*slot, *data),
+            Op::Pwrite { slot, offset, data } => self.pwrite(*slot, *offset, *data),
+            Op::Lseek { slot, offset, whence } => Ok(self.lseek(*slot, *offset, *whence)),
+            Op::Truncate { target, len } => self.truncate(target, *len),
+            Op::Fallocate { slot, mode, offset, len } => {
+                Ok(self.fallocate(*slot, *mode, *offset, *len))
+            }
+            Op::Mkdir { path, mode } => self.mkdir(path, *mode),
+            Op::Rmdir { path } => self.rmdir(path),
+            Op::Unlink { path } => self.unlink(path),
+            Op::Rename { from, to, flags } => self.rename(from, to, *flags),
+            Op::Link { from, to, follow } => self.link(from, to, *follow),
+            Op::Symlink { target, path } => self.symlink(target, path),
+            Op::Readlink { path, len } => self.readlink(path, *len),
+            Op::Mknod { path, mode, dev } => self.mknod(path, *mode, *dev),
+            Op::Chmod { target, mode } => self.chmod(target, *mode),
+            Op::Chown { target, uid, gid } => self.chown(target, *uid, *gid),
+            Op::Utimens { target, atime, mtime } => self.utimens(target, *atime, *mtime),
+            Op::Setxattr { target, name, value, flags } => {
+                self.setxattr(target, name, *value, *flags)
+            }
+            Op::Getxattr { target, name, len } => self.getxattr(target, name, *len),
+            Op::Listxattr { target, len } => self.listxattr(target, *len),
+            Op::Removexattr { target, name } => self.removexattr(target, name),
+            Op::Stat { target } => self.stat(target),
+            Op::Getdents { slot } => Ok(self.getdents(*slot)),
+            Op::Statfs { target } => self.statfs(target),
+            Op::Access { target, mode, effective } => self.access(target, *mode, *effective),
+            Op::Fsync { slot } => Ok(call::fsync(self.fd(*slot)).into()),
+            Op::Fdatasync { slot } => Ok(call::fdatasync(self.fd(*slot)).into()),
+            Op::Sync => Ok(call::sync().into()),
+            Op::Syncfs { slot } => Ok(call::syncfs(self.fd(*slot)).into()),
+            Op::SyncFileRange { slot, offset, len, flags } => {
+                Ok(call::sync_file_range(self.fd(*slot), *offset, *len, flags.bits()).into())
+            }
+            Op::MmapStore { slot, offset, data, sync } => {
+                self.mmap_store(*slot, *offset, *data, *sync)
+            }
+            Op::MmapLoad { slot, offset, len } => self.mmap_load(*slot, *offset, *len),
+            Op::CopyFileRange { from, from_offset, to, to_offset, len, flags } => {
+                Ok(self.copy_file_range((*from, *from_offset), (*to, *to_offset), *len, *flags))
+            }
+            Op::Umask { mask } => Ok(self.seat.set_umask(mask.0).into()),
+            Op::Identity { uid, gid, groups } => self.identity(*uid, *gid, groups),
+            Op::Remount => Err(Refusal::Incapable(Capability::Remount)),
+        }
+    }
+
+    fn identity(&mut self, uid: u32, gid: u32, groups: &[u32]) -> Applied {
+        if !self.seat.can_switch() {
+            return Err(Refusal::Incapable(Capability::Identity));
+        }
+        let user = Identity { uid, gid, groups: groups.to_vec() };
+        self.seat.act_as(user).map_err(|fault| Refusal::Identity(fault.to_string()))?;
+        Ok(Outcome::ok(0))
+    }
+
+    /// The descriptor of a slot; −1 for an empty one, so that the kernel says `EBADF`.
+    fn fd(&self, slot: Slot) -> RawFd {
+        self.slots[usize::from(slot)].as_ref().map_or(-1, OpenFile::fd)
+    }
+
+    fn place(&self, target: &Target) -> Result<Place, Refusal> {
+        Ok(match target {
+            Target::Path(path) => Place::Path(self.guard.within(path, Last::Follow)?),
+            Target::Link(path) => Place::Link(self.guard.within(path, Last::Keep)?),
+            Target::Slot(slot) => Place::Slot(self.fd(*slot)),
+        })
+    }
+}
+
+/// A length for a buffer, if it is not too long.
+fn buffer_len(len: u64) -> Result<usize, Refusal> {
+    match usize::try_from(len) {
+        Ok(len) if len <= BUFFER_BYTES => Ok(len),
+        _ => Err(Refusal::TooLong { len, max: BUFFER_BYTES }),
+    }
+}
