@@ -4,7 +4,7 @@
 
 use std::fmt::{self, Display};
 
-use crate::flags::{Access, OpenFlags, Whence};
+use crate::flags::Whence;
 use crate::op::{Op, Target, TimeArg};
 use crate::pattern::Pattern;
 
@@ -39,7 +39,7 @@ impl Op {
     fn arguments(&self) -> Vec<String> {
         match self {
             Op::Open { slot, path, flags, mode } => {
-                vec![at(slot), quoted(path), open_flags(*flags), mode.to_string()]
+                vec![at(slot), quoted(path), flags.names().join("|"), mode.to_string()]
             }
             Op::Close { slot }
             | Op::Getdents { slot }
@@ -96,7 +96,9 @@ impl Op {
                 vec![quoted(path), mode.to_string(), format!("{}:{}", dev.0, dev.1)]
             }
             Op::Truncate { target, len } => vec![named(target), bytes(len)],
-            Op::Chmod { target, mode } => vec![named(target), mode.to_string()],
+            Op::Chmod { target, mode } => {
+                vec![named(target), mode.to_string(), no_follow(target)]
+            }
             Op::Chown { target, uid, gid } => vec![named(target), owner(*uid), owner(*gid)],
             Op::Utimens { target, atime, mtime } => {
                 vec![named(target), time(atime), time(mtime), no_follow(target)]
@@ -183,14 +185,6 @@ fn compact(flags: &impl Display) -> String {
     flags.to_string().replace(" | ", "|")
 }
 
-fn open_flags(flags: OpenFlags) -> String {
-    match flags.access() {
-        Access::Read if flags.is_empty() => "O_RDONLY".to_owned(),
-        Access::Read => format!("O_RDONLY|{}", compact(&flags)),
-        _ => compact(&flags),
-    }
-}
-
 /// The name of a whence.
 pub(crate) fn seek(whence: Whence) -> &'static str {
     match whence {
@@ -205,7 +199,7 @@ pub(crate) fn seek(whence: Whence) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flags::{Mode, RenameFlags};
+    use crate::flags::{Mode, OpenFlags, RenameFlags};
 
     #[test]
     fn calls_read_like_calls() {

@@ -87,6 +87,26 @@ impl OpenFlags {
             _ => Access::Neither,
         }
     }
+
+    /// The flags as a manual page writes them: the access mode first and always, `O_SYNC` and
+    /// `O_TMPFILE` whole, bits without a name in hexadecimal.
+    pub fn names(self) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut rest = self;
+        if self.access() == Access::Read {
+            names.push("O_RDONLY".to_owned());
+        }
+        for (flag, name) in [(OpenFlags::O_SYNC, "O_SYNC"), (OpenFlags::O_TMPFILE, "O_TMPFILE")] {
+            if self.contains(flag) {
+                names.push(name.to_owned());
+                rest.remove(flag);
+            }
+        }
+        if !rest.is_empty() {
+            names.extend(rest.to_string().split(" | ").map(str::to_owned));
+        }
+        names
+    }
 }
 
 flags! {
@@ -207,6 +227,16 @@ mod tests {
         assert_eq!(serde_json::from_str::<OpenFlags>(&text).unwrap(), flags);
         assert_eq!(serde_json::from_str::<OpenFlags>("\"\"").unwrap(), OpenFlags::empty());
         assert!(serde_json::from_str::<OpenFlags>("\"O_WRONG\"").is_err());
+    }
+
+    #[test]
+    fn open_flags_are_named_as_in_the_manual() {
+        let names = |flags: OpenFlags| flags.names().join("|");
+        assert_eq!(names(OpenFlags::empty()), "O_RDONLY");
+        assert_eq!(names(OpenFlags::O_SYNC | OpenFlags::O_EXCL), "O_RDONLY|O_SYNC|O_EXCL");
+        let odd = OpenFlags::O_RDWR | OpenFlags::O_SYNC_BIT | OpenFlags::from_bits_retain(1 << 31);
+        assert_eq!(names(odd), "O_RDWR|O_SYNC_BIT|0x80000000");
+        assert_eq!(names(OpenFlags::O_TMPFILE | OpenFlags::O_WRONLY), "O_TMPFILE|O_WRONLY");
     }
 
     #[test]

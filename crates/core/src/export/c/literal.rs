@@ -49,43 +49,22 @@ pub(super) fn octal(mode: u32) -> String {
 }
 
 /// Flags by the names that the C headers have for them; bits without a name in hexadecimal.
-pub(super) fn flags<F: bitflags::Flags<Bits = u32>>(flags: F) -> String {
-    let mut parts: Vec<String> =
-        flags.iter_names().map(|(name, _)| c_name(name).to_owned()).collect();
-    let named = flags.iter_names().fold(0, |bits, (_, flag)| bits | flag.bits());
-    let rest = flags.bits() & !named;
-    if rest != 0 || parts.is_empty() {
-        parts.push(if rest == 0 { "0".to_owned() } else { format!("(int){rest:#x}") });
-    }
-    parts.join(" | ")
+pub(super) fn flags(flags: impl std::fmt::Display) -> String {
+    flags.to_string().split(" | ").map(c_name).collect::<Vec<_>>().join(" | ")
 }
 
-/// `open(2)` flags: `O_RDONLY` is written although it is no bit, and the two flags that share a bit
-/// with another one are written as the manual does.
-pub(super) fn open_flags(open: OpenFlags) -> String {
-    let mut rest = open;
-    let mut parts = Vec::new();
-    if open.bits() & 3 == 0 {
-        parts.push("O_RDONLY".to_owned());
-    }
-    for (whole, name) in [(OpenFlags::O_SYNC, "O_SYNC"), (OpenFlags::O_TMPFILE, "O_TMPFILE")] {
-        if open.contains(whole) {
-            parts.push(name.to_owned());
-            rest.remove(whole);
-        }
-    }
-    if !rest.is_empty() {
-        parts.push(flags(rest));
-    }
-    parts.join(" | ")
+/// `open(2)` flags.
+pub(super) fn open_flags(flags: OpenFlags) -> String {
+    flags.names().iter().map(|name| c_name(name)).collect::<Vec<_>>().join(" | ")
 }
 
-/// The C expression of a flag that the headers know under another name.
-fn c_name(name: &str) -> &str {
+/// The C expression of a flag; the headers have no name for a half of `O_SYNC` or `O_TMPFILE`.
+fn c_name(name: &str) -> String {
     match name {
-        "O_SYNC_BIT" => "(O_SYNC & ~O_DSYNC)",
-        "O_TMPFILE_BIT" => "(O_TMPFILE & ~O_DIRECTORY)",
-        other => other,
+        "O_SYNC_BIT" => "(O_SYNC & ~O_DSYNC)".to_owned(),
+        "O_TMPFILE_BIT" => "(O_TMPFILE & ~O_DIRECTORY)".to_owned(),
+        hexadecimal if hexadecimal.starts_with("0x") => format!("(int){hexadecimal}"),
+        other => other.to_owned(),
     }
 }
 

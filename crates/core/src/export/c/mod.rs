@@ -57,7 +57,8 @@ fn comment(trace: &Trace, assert: Assert) -> String {
 // Run:   ./repro [DIRECTORY]
 //
 // DIRECTORY is an empty directory (mode 0755) of the file system to test; without it the program
-// makes one in $TMPDIR. Every step is compared with {compared}.
+// makes one in $TMPDIR. Every step is compared with
+// {compared}.
 // Exit code: 0 all alike, 1 some DIFFERENT, 2 the program itself failed.
 ",
         origin(trace)
@@ -94,6 +95,10 @@ const INCLUDES: &str = "
 #endif
 #ifndef FALLOC_FL_WRITE_ZEROES
 #define FALLOC_FL_WRITE_ZEROES 0x80
+#endif
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
 #endif
 ";
 

@@ -177,7 +177,11 @@ fn on_attributes(op: &Op, target: &Target, run: &mut Runtime) -> String {
             format!("space({}({plain}, &counts))", op.call())
         }
         Op::Access { mode, effective, .. } => {
-            let how = if *effective { format!("{how} | AT_EACCESS") } else { how.to_owned() };
+            let how = match (how, *effective) {
+                (how, false) => how.to_owned(),
+                ("0", true) => "AT_EACCESS".to_owned(),
+                (how, true) => format!("{how} | AT_EACCESS"),
+            };
             let mode = if mode.is_empty() { "F_OK".to_owned() } else { flags(*mode) };
             format!("syscall(SYS_faccessat2, {dir}, {path}, {mode}, {how})")
         }

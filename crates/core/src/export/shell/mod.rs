@@ -33,7 +33,8 @@ pub fn script(trace: &Trace, assert: Assert) -> Result<String, ExportError> {
         exact += usize::from(command.is_some());
         body.push_str(&line(step, assert, command));
     }
-    Ok(format!("{}{RUNTIME}{body}{TAIL}", head(trace, exact)))
+    let attr = if body.contains("fattr ") || body.contains("set_xattr ") { NEEDS_ATTR } else { "" };
+    Ok(format!("{}{attr}{RUNTIME}{body}{TAIL}", head(trace, exact)))
 }
 
 fn line(step: &Step, assert: Assert, command: Option<String>) -> String {
@@ -66,11 +67,19 @@ fn head(trace: &Trace, exact: usize) -> String {
 # Run: bash repro.sh [DIRECTORY]   (an empty directory of the file system to test)
 # Exit code: 0 all steps ok or failed as in the trace, 1 some DIFFERENT, 2 the script itself failed.
 # Needs coreutils and util-linux, for extended attributes the package attr.
+
 ",
         origin(trace),
         trace.steps.len(),
     )
 }
+
+const NEEDS_ATTR: &str = "
+command -v setfattr >/dev/null || {
+    echo 'setfattr and getfattr are missing: install the package attr' >&2
+    exit 2
+}
+";
 
 const TAIL: &str = "
 echo \"$different steps are DIFFERENT\"

@@ -26,37 +26,52 @@ static int entry_order(const void *a, const void *b)
     return names != 0 ? names : left->letter - right->letter;
 }
 
+static struct entry *with_room(struct entry *all, size_t count)
+{
+    if (count & (count - 1)) /* room is made at every power of two */
+        return all;
+    all = realloc(all, (count ? 2 * count : 1) * sizeof *all);
+    if (!all)
+        harness_failed("realloc");
+    return all;
+}
+
+static void add_entries(struct entry *all, size_t count)
+{
+    qsort(all, count, sizeof *all, entry_order);
+    fputs(" entries", payload);
+    for (size_t i = 0; i < count; i++) {
+        fprintf(payload, " %c:", all[i].letter);
+        add_name(all[i].name);
+    }
+}
+
 static long entries(int fd)
 {
-    static char raw[1 << 16] __attribute__((aligned(8)));
+    static char raw[1 << 15] __attribute__((aligned(8)));
     struct entry *all = NULL;
-    size_t count = 0, capacity = 0;
+    struct stat s;
+    size_t count = 0;
     long bytes;
-    if (lseek(fd, 0, SEEK_SET) < 0)
-        return -1;
+    if (fstat(fd, &s) == 0 && S_ISDIR(s.st_mode))
+        lseek(fd, 0, SEEK_SET);
     while ((bytes = syscall(SYS_getdents64, fd, raw, sizeof raw)) > 0) {
         for (long at = 0; at < bytes;) {
             struct dirent64 *found = (struct dirent64 *)(raw + at);
-            if (count == capacity) {
-                capacity = capacity ? 2 * capacity : 64;
-                all = realloc(all, capacity * sizeof *all);
-            }
+            at += found->d_reclen;
+            if (strcmp(found->d_name, "lost+found") == 0)
+                continue; /* made by mkfs, not by a step */
+            all = with_room(all, count);
             all[count].name = strdup(found->d_name);
             all[count++].letter = type_letter(found->d_type);
-            at += found->d_reclen;
         }
     }
-    if (bytes == 0) {
-        qsort(all, count, sizeof *all, entry_order);
-        fputs(" entries", payload);
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (bytes == 0) {
-            fprintf(payload, " %c:", all[i].letter);
-            add_name(all[i].name);
-        }
+    int number = errno;
+    if (bytes == 0)
+        add_entries(all, count);
+    for (size_t i = 0; i < count; i++)
         free(all[i].name);
-    }
     free(all);
+    errno = number;
     return bytes < 0 ? -1 : (long)count;
 }

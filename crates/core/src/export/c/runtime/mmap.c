@@ -3,25 +3,34 @@
 struct window {
     unsigned char *start;
     size_t mapped_bytes; /* from the page that holds the offset */
-    size_t skip;         /* from there to the offset */
-    size_t bytes;        /* that lie inside the file */
+    size_t lead_bytes;   /* from there to the offset */
+    size_t bytes;        /* of those asked for, how many lie inside the file */
 };
 
-static int map_window(struct window *w, int fd, int64_t offset, uint64_t bytes, int prot)
+static int unmap_window(struct window *w)
 {
-    struct stat s;
+    int number = errno;
+    munmap(w->start, w->mapped_bytes);
+    errno = number;
+    return -1;
+}
+
+/* The advice makes the kernel touch the pages first: it reports where we would get a signal. */
+static int map_window(struct window *w, int fd, int64_t offset, uint64_t bytes, int prot, int advice)
+{
     int64_t page = sysconf(_SC_PAGESIZE);
-    if (offset < 0) {
-        errno = EINVAL;
+    struct statx s;
+    w->lead_bytes = (size_t)((offset % page + page) % page);
+    w->mapped_bytes = w->lead_bytes + bytes;
+    void *start = mmap(NULL, w->mapped_bytes, prot, MAP_SHARED, fd, offset - (int64_t)w->lead_bytes);
+    if (start == MAP_FAILED)
         return -1;
-    }
-    if (fstat(fd, &s) != 0)
-        return -1;
-    uint64_t inside = s.st_size > offset ? (uint64_t)(s.st_size - offset) : 0;
-    w->bytes = bytes < inside ? bytes : inside;
-    w->skip = (size_t)(offset % page);
-    w->mapped_bytes = w->skip + (w->bytes ? w->bytes : 1);
-    void *start = mmap(NULL, w->mapped_bytes, prot, MAP_SHARED, fd, offset - (int64_t)w->skip);
     w->start = start;
-    return start == MAP_FAILED ? -1 : 0;
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_SIZE, &s) != 0)
+        return unmap_window(w);
+    uint64_t inside = s.stx_size > (uint64_t)offset ? s.stx_size - (uint64_t)offset : 0;
+    w->bytes = bytes < inside ? bytes : inside;
+    if (w->bytes && madvise(start, w->lead_bytes + w->bytes, advice) != 0 && errno != EINVAL)
+        return unmap_window(w);
+    return 0;
 }
