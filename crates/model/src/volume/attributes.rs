@@ -3,8 +3,11 @@
 use fathom_core::flags::XattrFlags;
 use fathom_core::{Errno, FsBytes, Mode, Stamp};
 
+use super::inode::Xattrs;
+use super::state::State;
 use super::{Ino, SetTime, Volume, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use crate::mutant::Mutant;
+use crate::quirks::Quirks;
 
 impl Volume {
     /// Sets the permission bits.
@@ -125,12 +128,7 @@ impl Volume {
         if old.is_none() && must_exist && !state.mutant(Mutant::XattrReplaceCreates) {
             return Err(Errno::ENODATA);
         }
-        let old_bytes = old.map_or(0, |value| name.len() + value.as_bytes().len()) as u64;
-        let bytes = xattrs.bytes() - old_bytes + (name.len() + value.len()) as u64;
-        let block_bytes = u64::from(state.config.block_bytes);
-        let blocks = bytes.div_ceil(block_bytes);
-        let room = xattrs.bytes().div_ceil(block_bytes) + state.blocks_free();
-        if bytes > state.config.quirks.xattr_bytes_max.into() || blocks > room {
+        if !state.has_room_for_xattr(xattrs, name, value.len()) {
             return Err(Errno::ENOSPC);
         }
         let mut value = value.to_vec();
@@ -178,6 +176,28 @@ impl Volume {
             inode.times.ctime = now;
         });
         Ok(())
+    }
+}
+
+impl State {
+    /// Whether `xattrs` can have the attribute `name` with a value of this length: by the format's
+    /// limits ([`Quirks`]) and by the free blocks.
+    fn has_room_for_xattr(&self, xattrs: &Xattrs, name: &[u8], value_bytes: usize) -> bool {
+        let quirks = &self.config.quirks;
+        let mut cost = Quirks::xattr_cost(name, value_bytes);
+        let mut bytes = name.len() + value_bytes;
+        if bytes > quirks.xattr_bytes_max as usize {
+            return false;
+        }
+        for other in xattrs.list().iter().filter(|other| other.name.as_bytes() != name) {
+            let (name, value) = (other.name.as_bytes(), other.value.as_bytes());
+            cost += Quirks::xattr_cost(name, value.len());
+            bytes += name.len() + value.len();
+        }
+        let block_bytes = u64::from(self.config.block_bytes);
+        let blocks_before = xattrs.bytes().div_ceil(block_bytes);
+        cost <= quirks.xattr_total_bytes_max as usize
+            && (bytes as u64).div_ceil(block_bytes) <= blocks_before + self.blocks_free()
     }
 }
 
