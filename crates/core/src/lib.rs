@@ -12,6 +12,7 @@ pub mod export;
 pub mod flags;
 pub mod op;
 pub mod outcome;
+pub mod partition;
 pub mod pattern;
 pub mod subject;
 pub mod trace;

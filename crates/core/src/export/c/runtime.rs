@@ -117,7 +117,8 @@ impl Runtime {
         for (name, _) in Errno::all() {
             let _ = writeln!(cases, "    case {name}: return \"{name}\";");
         }
-        let mut text = format!("\nstatic char *directory; /* where the steps are executed */\n\n");
+        let mut text =
+            "\nstatic char *directory; /* where the steps are executed */\n\n".to_owned();
         text.push_str(&REPORT.replace("/*ERRNO_CASES*/\n", &cases));
         if self.has_slots() {
             let _ = write!(text, "\n#define SLOTS {}\n", self.slots.max(1));

@@ -1,0 +1,46 @@
+//! Partitions: which inputs and outputs of the system calls a run has exercised.
+//!
+//! Every argument and every result of a call falls into a small number of classes in which a file
+//! system can be expected to behave alike: a flag is set, a length lies between two powers of two, a
+//! call fails with a certain error. [`table`] has the calls and the kinds of their arguments (data:
+//! `data/syscalls.json`), [`value`] gives the partitions of a value, [`op`] those of an executed
+//! [`Op`](crate::Op), and [`Coverage`] counts them and names the holes.
+
+pub mod coverage;
+pub mod op;
+pub mod table;
+pub mod value;
+
+pub use coverage::{Coverage, Tally};
+pub use op::partitions_of;
+pub use table::{Arg, ArgKind, Base, Returns, Table, table};
+pub use value::{Granularity, Partition, Value};
+
+/// Where in a call a partition was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// An argument.
+    Arg(&'static str),
+    /// The result.
+    Output,
+}
+
+/// One partition of one place of one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hit {
+    /// The call, by the name of its family: `open` for `open`, `openat`, `openat2` and `creat`.
+    pub base: &'static str,
+    /// Argument or result.
+    pub place: Place,
+    /// Which class of its values.
+    pub partition: Partition,
+}
+
+impl std::fmt::Display for Hit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.place {
+            Place::Arg(name) => write!(f, "{}.{name} {}", self.base, self.partition),
+            Place::Output => write!(f, "{} = {}", self.base, self.partition),
+        }
+    }
+}
