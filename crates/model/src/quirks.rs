@@ -137,7 +137,8 @@ impl Quirks {
 
     /// The profile of a file system with this block size: `ext4` with 1024 is `ext4-1k`.
     pub fn profile_for(name: &str, block_bytes: u32) -> Option<Quirks> {
-        Quirks::profile(&format!("{name}-{}k", block_bytes / 1024)).or_else(|| Quirks::profile(name))
+        Quirks::profile(&format!("{name}-{}k", block_bytes / 1024))
+            .or_else(|| Quirks::profile(name))
     }
 
     /// The names of all profiles.
@@ -171,5 +172,48 @@ impl Quirks {
             None => name.len(),
         };
         16 + suffix_bytes.next_multiple_of(4) + value_bytes.next_multiple_of(4)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_can_be_read_and_explains_every_value() {
+        for (name, text) in PROFILES {
+            let quirks = Quirks::profile(name).expect("it is there");
+            assert_eq!(Quirks::parse(text), Ok(quirks));
+            let mut lines = text.lines().peekable();
+            assert!(lines.next().is_some_and(|line| line.starts_with("# ")), "{name}: no title");
+            let mut explained = false;
+            for line in lines {
+                let is_value = !line.starts_with('#') && !line.is_empty();
+                assert!(
+                    explained || !is_value || line.starts_with("inherits"),
+                    "{name}: why {line}"
+                );
+                explained =
+                    if line.is_empty() { false } else { explained || line.starts_with('#') };
+            }
+        }
+    }
+
+    #[test]
+    fn a_profile_changes_only_what_it_names() {
+        let ext4 = Quirks::profile("ext4").unwrap();
+        assert_eq!(Quirks { file_bytes_max: 17_592_186_040_320, ..ext4.clone() }, ext4);
+        assert_eq!(Quirks::profile("ext2-1k").unwrap().link_max, ext4.link_max);
+        assert_eq!(Quirks::profile_for("ext4", 1024), Quirks::profile("ext4-1k"));
+        assert_eq!(Quirks::profile_for("ext4", 4096), Some(ext4));
+        assert_eq!(Quirks::profile("nope"), None);
+        assert_eq!(Quirks::profile_names().count(), PROFILES.len());
+    }
+
+    #[test]
+    fn a_bad_profile_says_why() {
+        assert!(Quirks::parse("link_maximum = 3").unwrap_err().contains("link_maximum"));
+        assert!(Quirks::parse("inherits = \"zfs\"").unwrap_err().contains("zfs"));
+        assert!(Quirks::parse("link_max = ").is_err());
     }
 }

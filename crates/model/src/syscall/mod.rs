@@ -1,32 +1,199 @@
-//! What the VFS adds to a volume: one file per system call.
+//! What the VFS adds to a volume: paths, permissions, open files, and the order of errors.
+//!
+//! One file per system call. Each says its rules in the order in which Linux (6.18) applies them and
+//! names the function of the kernel or the manual page that has them. The rules that several calls
+//! share are in `resolve` (paths), `permission` and `file` (open files).
+//!
+//! Two things are outside of this specification, and [`Model`] tells which operations they concern:
+//! calls that would not return ([`Model::would_block`]), and calls whose result depends on something
+//! that is not part of a file system's state ([`Model::unspecified`]).
+
+mod access;
+mod chmod;
+mod chown;
+mod close;
+mod copy_file_range;
+mod fallocate;
+mod file;
+mod fsync;
+mod getdents;
+mod link;
+mod lseek;
+mod mkdir;
+mod mknod;
+mod mmap;
+mod open;
+mod permission;
+mod process;
+mod read;
+mod readlink;
+mod rename;
+mod resolve;
+mod rmdir;
+mod stat;
+mod state;
+mod statfs;
+mod symlink;
+#[cfg(test)]
+mod testing;
+mod truncate;
+mod unlink;
+mod unspecified;
+mod utimens;
+mod write;
+mod xattr;
 
 use std::collections::BTreeSet;
 
-use fathom_core::{Capability, Digest, HarnessFault, Op, Outcome, Subject, Tree};
+use fathom_core::{Capability, Checkpoint, Digest, HarnessFault, Mode, Op, Outcome, Subject, Tree};
 
 use crate::config::{Config, ConfigError};
-use crate::volume::Volume;
+use crate::quirks::Quirks;
+use crate::volume::{Caller, TreeOptions, Volume};
+use file::Files;
 
 /// A volume with a process that uses it: executes operations.
+///
+/// The root of the volume is the root and the working directory of the process: a path that starts
+/// with `/` starts there, and `..` does not lead out of it.
 #[derive(Clone, Debug)]
-pub struct Model {}
+pub struct Model {
+    volume: Volume,
+    files: Files,
+    caller: Caller,
+    umask: Mode,
+}
 
-#[allow(missing_docs)]
 impl Model {
-    pub fn new(_config: Config) -> Result<Model, ConfigError> { todo!() }
-    pub fn volume(&self) -> &Volume { todo!() }
+    /// An empty file system and a process without open files.
+    ///
+    /// # Errors
+    /// If the configuration cannot work.
+    pub fn new(config: Config) -> Result<Model, ConfigError> {
+        let caller =
+            Caller { uid: config.uid, gid: config.gid, groups: config.groups.as_slice().into() };
+        let umask = Mode(config.umask.0 & 0o777);
+        Ok(Model { volume: Volume::new(config)?, files: Files::default(), caller, umask })
+    }
+
+    /// The file system.
+    pub fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
     /// Digest of the visible tree.
-    pub fn digest(&self) -> Digest { todo!() }
-    /// Digest of everything that decides the future: tree, open slots, caller, umask, orphans.
-    pub fn state_digest(&self) -> Digest { todo!() }
-    /// Whether the call would not return (opening a FIFO without a peer): must not be executed.
-    pub fn would_block(&self, _op: &Op) -> bool { todo!() }
-    pub fn execute(&mut self, _op: &Op) -> Outcome { todo!() }
+    pub fn digest(&self) -> Digest {
+        self.volume.digest()
+    }
+
+    /// Executes one operation.
+    pub fn execute(&mut self, op: &Op) -> Outcome {
+        match op {
+            Op::Open { slot, path, flags, mode } => self.open(*slot, path, *flags, *mode).into(),
+            Op::Close { slot } => self.close(*slot).into(),
+            Op::Read { slot, len } => data(self.read(*slot, *len)),
+            Op::Pread { slot, offset, len } => data(self.pread(*slot, *offset, *len)),
+            Op::Write { slot, data } => self.write(*slot, *data).into(),
+            Op::Pwrite { slot, offset, data } => self.pwrite(*slot, *offset, *data).into(),
+            Op::Lseek { slot, offset, whence } => self.lseek(*slot, *offset, *whence).into(),
+            Op::Truncate { target, len } => self.truncate(target, *len).into(),
+            Op::Fallocate { slot, mode, offset, len } => {
+                self.fallocate(*slot, *mode, *offset, *len).into()
+            }
+            Op::Mkdir { path, mode } => self.mkdir(path, *mode).into(),
+            Op::Rmdir { path } => self.rmdir(path).into(),
+            Op::Unlink { path } => self.unlink(path).into(),
+            Op::Rename { from, to, flags } => self.rename(from, to, *flags).into(),
+            Op::Link { from, to, follow } => self.link(from, to, *follow).into(),
+            Op::Symlink { target, path } => self.symlink(target, path).into(),
+            Op::Readlink { path, len } => data(self.readlink(path, *len)),
+            Op::Mknod { path, mode, dev } => self.mknod(path, *mode, *dev).into(),
+            Op::Chmod { target, mode } => self.chmod(target, *mode).into(),
+            Op::Chown { target, uid, gid } => self.chown(target, *uid, *gid).into(),
+            Op::Utimens { target, atime, mtime } => self.utimens(target, *atime, *mtime).into(),
+            Op::Setxattr { target, name, value, flags } => {
+                self.setxattr(target, name, *value, *flags).into()
+            }
+            Op::Getxattr { target, name, len } => outcome(self.getxattr(target, name, *len)),
+            Op::Listxattr { target, len } => outcome(self.listxattr(target, *len)),
+            Op::Removexattr { target, name } => self.removexattr(target, name).into(),
+            other => self.execute_rest(other),
+        }
+    }
+
+    /// The second half of [`Model::execute`].
+    fn execute_rest(&mut self, op: &Op) -> Outcome {
+        match op {
+            Op::Stat { target } => outcome(self.stat(target)),
+            Op::Getdents { slot } => outcome(self.getdents(*slot)),
+            Op::Statfs { target } => outcome(self.statfs(target)),
+            Op::Access { target, mode, .. } => self.access(target, *mode).into(),
+            Op::Fsync { slot } | Op::Fdatasync { slot } => self.fsync(*slot).into(),
+            Op::Sync => Outcome::ok(0),
+            Op::Syncfs { slot } => self.syncfs(*slot).into(),
+            Op::SyncFileRange { slot, offset, len, flags } => {
+                self.sync_file_range(*slot, *offset, *len, *flags).into()
+            }
+            Op::MmapStore { slot, offset, data, sync } => {
+                self.mmap_store(*slot, *offset, *data, *sync).into()
+            }
+            Op::MmapLoad { slot, offset, len } => data(self.mmap_load(*slot, *offset, *len)),
+            Op::CopyFileRange { from, from_offset, to, to_offset, len, flags } => {
+                self.copy_file_range((*from, *from_offset), (*to, *to_offset), *len, *flags).into()
+            }
+            Op::Umask { mask } => Outcome::ok(self.set_umask(*mask)),
+            Op::Identity { uid, gid, groups } => Outcome::ok(self.identity(*uid, *gid, groups)),
+            Op::Remount => Outcome::ok(self.remount()),
+            _ => unreachable!("execute handles {}", op.name()),
+        }
+    }
+
+    fn quirks(&self) -> &Quirks {
+        &self.volume.config().quirks
+    }
+}
+
+/// The outcome of a call that returns bytes.
+fn data(result: Result<Vec<u8>, fathom_core::Errno>) -> Outcome {
+    outcome(result.map(|bytes| Outcome::data(&bytes)))
+}
+
+/// The outcome of a call that returns more than a number.
+fn outcome(result: Result<Outcome, fathom_core::Errno>) -> Outcome {
+    result.unwrap_or_else(Outcome::err)
 }
 
 impl Subject for Model {
-    fn name(&self) -> String { todo!() }
-    fn capabilities(&self) -> BTreeSet<Capability> { todo!() }
-    fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> { Ok(self.execute(op)) }
-    fn observe(&mut self) -> Result<Tree, HarnessFault> { todo!() }
+    fn name(&self) -> String {
+        match self.volume.config().mutant {
+            None => "model".to_owned(),
+            Some(mutant) => format!("model with the mutant {mutant:?}"),
+        }
+    }
+
+    fn capabilities(&self) -> BTreeSet<Capability> {
+        BTreeSet::from([Capability::Identity, Capability::Remount, Capability::Devices])
+    }
+
+    fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
+        Ok(self.execute(op))
+    }
+
+    fn observe(&mut self) -> Result<Tree, HarnessFault> {
+        Ok(self.volume.tree(TreeOptions { segments: true, times: true }))
+    }
+}
+
+/// A saved state is a clone: both share everything until one of them changes.
+impl Checkpoint for Model {
+    type Token = Model;
+
+    fn save(&mut self) -> Result<Model, HarnessFault> {
+        Ok(self.clone())
+    }
+
+    fn restore(&mut self, token: &Model) -> Result<(), HarnessFault> {
+        *self = token.clone();
+        Ok(())
+    }
 }

@@ -1,0 +1,143 @@
+//! fallocate(2): fs/open.c `vfs_fallocate`.
+
+use fathom_core::flags::FallocateMode;
+use fathom_core::{Errno, Kind, Slot};
+
+use super::Model;
+
+const KEEP_SIZE: FallocateMode = FallocateMode::FALLOC_FL_KEEP_SIZE;
+
+impl Model {
+    pub(super) fn fallocate(
+        &mut self,
+        slot: Slot,
+        mode: FallocateMode,
+        offset: i64,
+        len: i64,
+    ) -> Result<u64, Errno> {
+        let file = self.file(slot)?;
+        if offset < 0 || len <= 0 {
+            return Err(Errno::EINVAL);
+        }
+        check_mode(mode)?;
+        if !file.writable() {
+            return Err(Errno::EBADF);
+        }
+        match file.kind {
+            Kind::File => {}
+            Kind::Fifo => return Err(Errno::ESPIPE),
+            _ => return Err(Errno::ENODEV),
+        }
+        let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
+        if end as u64 > self.quirks().file_bytes_max {
+            return Err(Errno::EFBIG);
+        }
+        if !self.supports(mode) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        self.volume.fallocate(file.ino, mode, offset as u64, len as u64)?;
+        self.drop_privileges(file.ino)?;
+        Ok(0)
+    }
+
+    fn supports(&self, mode: FallocateMode) -> bool {
+        let operation = mode.difference(KEEP_SIZE);
+        match operation.is_empty() {
+            true => self.quirks().fallocate_allocate,
+            false => self.quirks().fallocate_modes.contains(operation),
+        }
+    }
+}
+
+/// The modes exclude each other, and only some go with `KEEP_SIZE`.
+fn check_mode(mode: FallocateMode) -> Result<(), Errno> {
+    let keep_size = mode.contains(KEEP_SIZE);
+    let possible = match mode.difference(KEEP_SIZE) {
+        FallocateMode::FALLOC_FL_UNSHARE_RANGE | FallocateMode::FALLOC_FL_ZERO_RANGE => true,
+        FallocateMode::FALLOC_FL_PUNCH_HOLE => keep_size,
+        FallocateMode::FALLOC_FL_COLLAPSE_RANGE
+        | FallocateMode::FALLOC_FL_INSERT_RANGE
+        | FallocateMode::FALLOC_FL_WRITE_ZEROES => !keep_size,
+        allocate => allocate.is_empty(),
+    };
+    if possible { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
+}
+
+#[cfg(test)]
+mod tests {
+    use fathom_core::flags::OpenFlags;
+    use fathom_core::{Mode, Op};
+
+    use super::super::testing::*;
+    use super::*;
+    use crate::quirks::Quirks;
+
+    fn fallocate(slot: Slot, mode: u32, offset: i64, len: i64) -> Op {
+        Op::Fallocate { slot, mode: FallocateMode::from_bits_retain(mode), offset, len }
+    }
+
+    fn with_file(quirks: Quirks) -> Model {
+        let mut m = model_with(quirks);
+        given(&mut m, &[open(0, "f", OpenFlags::O_CREAT | OpenFlags::O_RDWR), write(0, 1, 16384)]);
+        given(
+            &mut m,
+            &[
+                open(1, "f", OpenFlags::empty()),
+                mknod("p", Mode::S_IFIFO | 0o666),
+                open(2, "p", OpenFlags::O_RDWR),
+            ],
+        );
+        m
+    }
+
+    #[test]
+    fn checks_in_order() {
+        let m = with_file(Quirks { file_bytes_max: 1 << 40, ..Quirks::default() });
+        let table = [
+            (fallocate(9, 0, -1, 0), Err(E::EBADF)),
+            (fallocate(1, 0, -1, 1), Err(E::EINVAL)),
+            (fallocate(1, 0, 0, 0), Err(E::EINVAL)),
+            (fallocate(1, 2, 0, 1), Err(E::EOPNOTSUPP)),
+            (fallocate(1, 0, 0, 1), Err(E::EBADF)),
+            (fallocate(2, 0, 0, 1), Err(E::ESPIPE)),
+            (fallocate(0, 0, i64::MAX, 1), Err(E::EFBIG)),
+            (fallocate(0, 3, 1 << 40, 1), Err(E::EFBIG)),
+            (fallocate(0, 3, 0, 1), Ok(0)),
+            (fallocate(0, 8, 4096, 4096), Ok(0)),
+            (fallocate(0, 8, 1, 4096), Err(E::EINVAL)),
+            (fallocate(0, 8, 8192, 8192), Err(E::EINVAL)),
+            (fallocate(0, 32, 12288, 4096), Ok(0)),
+            (fallocate(0, 32, 16384, 4096), Err(E::EINVAL)),
+            (fallocate(0, 64, 0, 1), Ok(0)),
+            (fallocate(0, 0x100, 0, 1), Err(E::EOPNOTSUPP)),
+        ];
+        check_each(&m, &table);
+    }
+
+    #[test]
+    fn modes_exclude_each_other() {
+        let m = with_file(Quirks::default());
+        let possible = [0, 1, 3, 8, 16, 17, 32, 64, 65];
+        for mode in 0..256 {
+            let expected = if possible.contains(&mode) { Ok(0) } else { Err(E::EOPNOTSUPP) };
+            check_each(&m, &[(fallocate(0, mode, 4096, 4096), expected)]);
+        }
+    }
+
+    #[test]
+    fn profiles_support_what_their_file_systems_do() {
+        for (profile, possible) in [
+            ("tmpfs", &[0, 1, 3][..]),
+            ("ext2", &[3]),
+            ("ext4", &[0, 1, 3, 8, 16, 17, 32]),
+            ("xfs", &[0, 1, 3, 8, 16, 17, 32, 64, 65]),
+            ("btrfs", &[0, 1, 3, 16, 17]),
+        ] {
+            let m = with_file(Quirks::profile(profile).unwrap());
+            for mode in 0..128 {
+                let expected = if possible.contains(&mode) { Ok(0) } else { Err(E::EOPNOTSUPP) };
+                check_each(&m, &[(fallocate(0, mode, 4096, 4096), expected)]);
+            }
+        }
+    }
+}

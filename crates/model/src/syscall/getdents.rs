@@ -1,0 +1,71 @@
+//! getdents64(2): fs/readdir.c `iterate_dir`.
+
+use fathom_core::{Errno, FsBytes, Kind, Outcome, Payload, Slot};
+
+use super::Model;
+
+impl Model {
+    /// All entries with `.` and `..`; the return value is their number.
+    pub(super) fn getdents(&mut self, slot: Slot) -> Result<Outcome, Errno> {
+        let file = self.file(slot)?;
+        if file.kind != Kind::Dir {
+            return Err(Errno::ENOTDIR);
+        }
+        if self.volume.attr(file.ino)?.nlink == 0 {
+            // The directory was removed: not even `.` is left (IS_DEADDIR).
+            return Err(Errno::ENOENT);
+        }
+        let listed = self.volume.entries(file.ino, 0)?;
+        self.volume.note_access(file.ino);
+        let mut entries: Vec<(FsBytes, char)> =
+            listed.into_iter().map(|entry| (entry.name, entry.kind.letter())).collect();
+        entries.push((FsBytes::from("."), Kind::Dir.letter()));
+        entries.push((FsBytes::from(".."), Kind::Dir.letter()));
+        entries.sort();
+        Ok(Outcome { result: Ok(entries.len() as u64), payload: Payload::Entries(entries) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fathom_core::Op;
+    use fathom_core::flags::OpenFlags;
+
+    use super::super::testing::*;
+    use super::*;
+
+    #[test]
+    fn entries_are_sorted_and_have_letters() {
+        let mut m = model();
+        given(
+            &mut m,
+            &[
+                file("-", 0o644),
+                mkdir("d", 0o755),
+                symlink("x", "l"),
+                open(0, ".", OpenFlags::empty()),
+            ],
+        );
+        let outcome = m.execute(&Op::Getdents { slot: 0 });
+        let expected = [("-", '-'), (".", 'd'), ("..", 'd'), ("d", 'd'), ("l", 'l')];
+        let expected = expected.map(|(name, letter)| (FsBytes::from(name), letter)).to_vec();
+        assert_eq!(outcome, Outcome { result: Ok(5), payload: Payload::Entries(expected) });
+    }
+
+    #[test]
+    fn what_has_no_entries() {
+        let mut m = model();
+        given(&mut m, &[file("f", 0o644), mkdir("d", 0o755), open(0, "f", OpenFlags::empty())]);
+        given(
+            &mut m,
+            &[open(1, "d", OpenFlags::O_PATH), open(2, "d", OpenFlags::empty()), rmdir("d")],
+        );
+        let table = [
+            (Op::Getdents { slot: 0 }, Err(E::ENOTDIR)),
+            (Op::Getdents { slot: 1 }, Err(E::EBADF)),
+            (Op::Getdents { slot: 2 }, Err(E::ENOENT)),
+            (Op::Getdents { slot: 3 }, Err(E::EBADF)),
+        ];
+        check(&mut m, &table);
+    }
+}

@@ -1,0 +1,129 @@
+//! link(2), linkat(2): fs/namei.c `do_linkat`, `vfs_link`.
+
+use fathom_core::{Errno, FsPath, Kind, Mode};
+
+use super::Model;
+use super::permission::Mask;
+use super::resolve::Follow;
+use crate::volume::Ino;
+
+impl Model {
+    /// A symbolic link is itself linked, unless `follow` (`AT_SYMLINK_FOLLOW`).
+    pub(super) fn link(&mut self, from: &FsPath, to: &FsPath, follow: bool) -> Result<u64, Errno> {
+        let ino = self.resolve(from, if follow { Follow::Yes } else { Follow::No })?;
+        let place = self.resolve_parent(to)?;
+        let name = self.vacancy(&place, false)?;
+        self.may_linkat(ino)?;
+        self.may_create(place.dir)?;
+        if self.volume.attr(ino)?.kind == Kind::Dir {
+            return Err(Errno::EPERM);
+        }
+        self.volume.link(ino, place.dir, name)?;
+        Ok(0)
+    }
+
+    /// `fs.protected_hardlinks`: only the owner links what others could not read and write, and what
+    /// is special or privileged (`may_linkat`, `safe_hardlink_source`).
+    fn may_linkat(&self, ino: Ino) -> Result<(), Errno> {
+        let attr = self.volume.attr(ino)?;
+        if !self.quirks().protected_hardlinks || self.owns(&attr) {
+            return Ok(());
+        }
+        let setgid_exec = Mode::S_ISGID | Mode::S_IXGRP;
+        let safe = attr.kind == Kind::File
+            && attr.mode.0 & Mode::S_ISUID == 0
+            && attr.mode.0 & setgid_exec != setgid_exec
+            && self.permission(ino, Mask::READ | Mask::WRITE).is_ok();
+        if safe { Ok(()) } else { Err(Errno::EPERM) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fathom_core::Op;
+
+    use super::super::testing::*;
+    use super::*;
+    use crate::quirks::Quirks;
+
+    #[test]
+    fn names() {
+        let mut m = model();
+        given(
+            &mut m,
+            &[mkdir("d", 0o755), file("f", 0o644), symlink("d", "l"), symlink("nope", "dangling")],
+        );
+        let follow =
+            |from: &str, to: &str| Op::Link { from: path(from), to: path(to), follow: true };
+        let table = [
+            (link("nope", "f"), Err(E::ENOENT)),
+            (link("f", "f"), Err(E::EEXIST)),
+            (link("f", "f/"), Err(E::EEXIST)),
+            (link("f", "new/"), Err(E::ENOENT)),
+            (link("f/", "new"), Err(E::ENOTDIR)),
+            (link("f", "."), Err(E::EEXIST)),
+            (link("f", "f/x"), Err(E::ENOTDIR)),
+            (link("d", "new"), Err(E::EPERM)),
+            (link("d", "f"), Err(E::EEXIST)),
+            (link("l/", "new"), Err(E::EPERM)),
+            (follow("l", "new"), Err(E::EPERM)),
+            (follow("dangling", "new"), Err(E::ENOENT)),
+            (link("l", "linked"), Ok(0)),
+            (link("f", "new"), Ok(0)),
+        ];
+        check(&mut m, &table);
+        assert_eq!(
+            (attr(&m, "linked").kind, attr(&m, "l").nlink, attr(&m, "f").nlink),
+            (Kind::Symlink, 2, 2)
+        );
+    }
+
+    #[test]
+    fn the_number_of_names_is_limited() {
+        let mut m = model_with(Quirks { link_max: 2, ..Quirks::default() });
+        given(&mut m, &[file("f", 0o644), link("f", "a")]);
+        check(&mut m, &[(link("f", "b"), Err(E::EMLINK)), (link("f", "a"), Err(E::EEXIST))]);
+    }
+
+    #[test]
+    fn protected_hardlinks() {
+        for (protected, expected) in [(false, Ok(0)), (true, Err(E::EPERM))] {
+            let mut m = model_with(Quirks { protected_hardlinks: protected, ..Quirks::default() });
+            given(
+                &mut m,
+                &[
+                    file("secret", 0o600),
+                    file("open", 0o666),
+                    symlink("open", "l"),
+                    file("suid", 0o4777),
+                    become_user(ALICE),
+                ],
+            );
+            let table = [
+                (link("secret", "a"), expected),
+                (link("l", "b"), expected),
+                (link("suid", "c"), expected),
+                (link("open", "d"), Ok(0)),
+                (link("open", "open"), Err(E::EEXIST)),
+            ];
+            check(&mut m, &table);
+        }
+    }
+
+    #[test]
+    fn permissions() {
+        let mut m = model();
+        given(
+            &mut m,
+            &[mkdir("d", 0o755), mkdir("x", 0o755), file("f", 0o644), become_user(ALICE)],
+        );
+        check(
+            &mut m,
+            &[
+                (link("f", "d/f"), Err(E::EACCES)),
+                (link("x", "d/f"), Err(E::EACCES)),
+                (link("x", "y"), Err(E::EPERM)),
+            ],
+        );
+    }
+}

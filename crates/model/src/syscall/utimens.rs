@@ -1,0 +1,127 @@
+//! utimensat(2), futimens(3): fs/utimes.c, fs/attr.c.
+
+use fathom_core::{Errno, Target, TimeArg};
+
+use super::Model;
+use super::permission::Mask;
+use crate::volume::SetTime;
+
+/// The special values of `tv_nsec`.
+const UTIME_NOW: u32 = 0x3fff_ffff;
+const UTIME_OMIT: u32 = 0x3fff_fffe;
+
+impl Model {
+    pub(super) fn utimens(
+        &mut self,
+        target: &Target,
+        atime: TimeArg,
+        mtime: TimeArg,
+    ) -> Result<u64, Errno> {
+        let (atime, mtime) = (normal(atime), normal(mtime));
+        if (atime, mtime) == (TimeArg::Omit, TimeArg::Omit) {
+            // "We must not even check the path."
+            return Ok(0);
+        }
+        let ino = self.target(target)?;
+        for time in [atime, mtime] {
+            if matches!(time, TimeArg::At { nsec, .. } if nsec >= 1_000_000_000) {
+                return Err(Errno::EINVAL);
+            }
+        }
+        if !self.owns(&self.volume.attr(ino)?) {
+            match (atime, mtime) {
+                // Who can write can also touch.
+                (TimeArg::Now, TimeArg::Now) => self.permission(ino, Mask::WRITE)?,
+                _ => return Err(Errno::EPERM),
+            }
+        }
+        let (atime, mtime) = (self.set_time(atime), self.set_time(mtime));
+        self.volume.set_times(ino, atime, mtime)?;
+        Ok(0)
+    }
+
+    /// A time that the file system cannot store becomes the nearest it can (fs/inode.c
+    /// `timestamp_truncate`).
+    fn set_time(&self, time: TimeArg) -> Option<SetTime> {
+        let (min, max) = (self.quirks().time_sec_min, self.quirks().time_sec_max);
+        match time {
+            TimeArg::Omit => None,
+            TimeArg::Now => Some(SetTime::Now),
+            // At both ends of the range there are no fractions of a second.
+            TimeArg::At { sec, .. } if sec <= min => Some(SetTime::At { sec: min, nsec: 0 }),
+            TimeArg::At { sec, .. } if sec >= max => Some(SetTime::At { sec: max, nsec: 0 }),
+            TimeArg::At { sec, nsec } => Some(SetTime::At { sec, nsec }),
+        }
+    }
+}
+
+fn normal(time: TimeArg) -> TimeArg {
+    match time {
+        TimeArg::At { nsec: UTIME_NOW, .. } => TimeArg::Now,
+        TimeArg::At { nsec: UTIME_OMIT, .. } => TimeArg::Omit,
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fathom_core::flags::OpenFlags;
+    use fathom_core::{Op, Stamp};
+
+    use super::super::testing::*;
+    use super::*;
+    use crate::quirks::Quirks;
+
+    const NOW: TimeArg = TimeArg::Now;
+    const OMIT: TimeArg = TimeArg::Omit;
+    const PAST: TimeArg = TimeArg::At { sec: 5, nsec: 6 };
+    const BAD: TimeArg = TimeArg::At { sec: 5, nsec: 1_000_000_000 };
+
+    fn utimens(target: Target, atime: TimeArg, mtime: TimeArg) -> Op {
+        Op::Utimens { target, atime, mtime }
+    }
+
+    #[test]
+    fn who_may() {
+        let mut m = model();
+        given(
+            &mut m,
+            &[
+                file("rw", 0o666),
+                file("ro", 0o644),
+                open(0, "ro", OpenFlags::O_PATH),
+                become_user(ALICE),
+            ],
+        );
+        let table = [
+            (utimens(at("nope"), OMIT, OMIT), Ok(0)),
+            (utimens(Target::Slot(9), OMIT, OMIT), Ok(0)),
+            (utimens(Target::Slot(9), NOW, NOW), Err(E::EBADF)),
+            (utimens(Target::Slot(0), NOW, NOW), Err(E::EBADF)),
+            (utimens(at("nope"), BAD, NOW), Err(E::ENOENT)),
+            (utimens(at("ro"), BAD, NOW), Err(E::EINVAL)),
+            (utimens(at("ro"), NOW, NOW), Err(E::EACCES)),
+            (utimens(at("rw"), NOW, NOW), Ok(0)),
+            (utimens(at("rw"), NOW, OMIT), Err(E::EPERM)),
+            (utimens(at("rw"), PAST, PAST), Err(E::EPERM)),
+        ];
+        check(&mut m, &table);
+    }
+
+    #[test]
+    fn values_are_kept_and_clamped() {
+        let mut m = model_with(Quirks { time_sec_max: 100, ..Quirks::default() });
+        given(
+            &mut m,
+            &[file("f", 0o644), utimens(at("f"), PAST, TimeArg::At { sec: 101, nsec: 7 })],
+        );
+        let times = attr(&m, "f").times;
+        assert_eq!(
+            (times.atime, times.mtime),
+            (Stamp::At { sec: 5, nsec: 6 }, Stamp::At { sec: 100, nsec: 0 })
+        );
+        given(&mut m, &[utimens(at("f"), OMIT, TimeArg::At { sec: 0, nsec: UTIME_NOW })]);
+        let times = attr(&m, "f").times;
+        assert!(matches!((times.atime, times.mtime), (Stamp::At { sec: 5, .. }, Stamp::Tick(_))));
+    }
+}

@@ -1,0 +1,315 @@
+//! setxattr(2), getxattr(2), listxattr(2), removexattr(2) and their variants: xattr(7), fs/xattr.c.
+
+use std::collections::BTreeSet;
+
+use fathom_core::flags::XattrFlags;
+use fathom_core::{Errno, FsBytes, Kind, Mode, Outcome, Pattern, Payload, Target};
+
+use super::Model;
+use super::permission::Mask;
+use crate::quirks::Quirks;
+use crate::volume::Ino;
+
+/// `XATTR_NAME_MAX`
+const NAME_BYTES_MAX: usize = 255;
+/// `XATTR_SIZE_MAX`
+const VALUE_BYTES_MAX: u64 = 65536;
+
+/// What the first part of a name says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Namespace {
+    User,
+    Trusted,
+    Security,
+    /// Access control lists: not part of the model.
+    System,
+    /// No file system knows it.
+    Unknown,
+}
+
+const PREFIXES: [(&[u8], Namespace); 4] = [
+    (b"user.", Namespace::User),
+    (b"trusted.", Namespace::Trusted),
+    (b"security.", Namespace::Security),
+    (b"system.", Namespace::System),
+];
+
+impl Namespace {
+    pub(super) fn of(name: &FsBytes) -> Namespace {
+        let found = PREFIXES.iter().find(|(prefix, _)| name.as_bytes().starts_with(prefix));
+        found.map_or(Namespace::Unknown, |(_, namespace)| *namespace)
+    }
+}
+
+impl Model {
+    pub(super) fn setxattr(
+        &mut self,
+        target: &Target,
+        name: &FsBytes,
+        value: Pattern,
+        flags: XattrFlags,
+    ) -> Result<u64, Errno> {
+        // setxattr_copy: the arguments come before the file.
+        if !(XattrFlags::XATTR_CREATE | XattrFlags::XATTR_REPLACE).contains(flags) {
+            return Err(Errno::EINVAL);
+        }
+        check_name(name)?;
+        if value.len > VALUE_BYTES_MAX {
+            return Err(Errno::E2BIG);
+        }
+        let ino = self.target(target)?;
+        self.may_change_xattr(ino, name)?;
+        handler(name)?;
+        self.volume.setxattr(ino, name.as_bytes(), &value.to_vec(), flags)?;
+        Ok(0)
+    }
+
+    pub(super) fn getxattr(
+        &mut self,
+        target: &Target,
+        name: &FsBytes,
+        len: u64,
+    ) -> Result<Outcome, Errno> {
+        check_name(name)?;
+        let ino = self.target(target)?;
+        self.xattr_permission(ino, name, Mask::READ)?;
+        handler(name)?;
+        let value = self.volume.getxattr(ino, name.as_bytes())?;
+        let value = value.as_bytes();
+        match len {
+            0 => Ok(Outcome::ok(value.len() as u64)),
+            len if len < value.len() as u64 => Err(Errno::ERANGE),
+            _ => Ok(Outcome::data(value)),
+        }
+    }
+
+    /// Needs no permission. `trusted.*` shows only to CAP_SYS_ADMIN.
+    pub(super) fn listxattr(&mut self, target: &Target, len: u64) -> Result<Outcome, Errno> {
+        let ino = self.target(target)?;
+        let sees_trusted = self.caller.is_privileged() || self.quirks().trusted_listed_to_all;
+        let names: BTreeSet<FsBytes> = self
+            .volume
+            .listxattr(ino)?
+            .into_iter()
+            .filter(|name| sees_trusted || Namespace::of(name) != Namespace::Trusted)
+            .collect();
+        // Each with a NUL at its end.
+        let list_bytes: u64 = names.iter().map(|name| name.as_bytes().len() as u64 + 1).sum();
+        match len {
+            0 => Ok(Outcome::ok(list_bytes)),
+            len if len < list_bytes => Err(Errno::ERANGE),
+            _ => Ok(Outcome { result: Ok(list_bytes), payload: Payload::Names(names) }),
+        }
+    }
+
+    pub(super) fn removexattr(&mut self, target: &Target, name: &FsBytes) -> Result<u64, Errno> {
+        check_name(name)?;
+        let ino = self.target(target)?;
+        self.may_change_xattr(ino, name)?;
+        handler(name)?;
+        self.volume.removexattr(ino, name.as_bytes())?;
+        Ok(0)
+    }
+
+    fn may_change_xattr(&self, ino: Ino, name: &FsBytes) -> Result<(), Errno> {
+        self.xattr_permission(ino, name, Mask::WRITE)?;
+        // security/commoncap.c: CAP_SYS_ADMIN.
+        if Namespace::of(name) == Namespace::Security && !self.caller.is_privileged() {
+            return Err(Errno::EPERM);
+        }
+        Ok(())
+    }
+
+    /// The sum of [`Quirks::xattr_cost`] of an inode once `name` has a value of `value_bytes`.
+    pub(super) fn xattr_cost_after(
+        &self,
+        ino: Ino,
+        name: &FsBytes,
+        value_bytes: u64,
+    ) -> Result<u64, Errno> {
+        let mut cost = Quirks::xattr_cost(name.as_bytes(), value_bytes as usize);
+        for other in self.volume.listxattr(ino)?.iter().filter(|other| *other != name) {
+            let value = self.volume.getxattr(ino, other.as_bytes())?;
+            cost += Quirks::xattr_cost(other.as_bytes(), value.as_bytes().len());
+        }
+        Ok(cost as u64)
+    }
+
+    /// `xattr_permission`
+    fn xattr_permission(&self, ino: Ino, name: &FsBytes, mask: Mask) -> Result<(), Errno> {
+        let denied = if mask == Mask::WRITE { Errno::EPERM } else { Errno::ENODATA };
+        match Namespace::of(name) {
+            Namespace::Security | Namespace::System => return Ok(()),
+            Namespace::Trusted if self.caller.is_privileged() => return Ok(()),
+            Namespace::Trusted => return Err(denied),
+            Namespace::User => {
+                let attr = self.volume.attr(ino)?;
+                let sticky = attr.kind == Kind::Dir && attr.mode.0 & Mode::S_ISVTX != 0;
+                if !matches!(attr.kind, Kind::File | Kind::Dir) {
+                    return Err(denied);
+                }
+                if sticky && mask == Mask::WRITE && !self.owns(&attr) {
+                    return Err(Errno::EPERM);
+                }
+            }
+            Namespace::Unknown => {}
+        }
+        self.permission(ino, mask)
+    }
+}
+
+/// `import_xattr_name`
+fn check_name(name: &FsBytes) -> Result<(), Errno> {
+    match name.as_bytes().len() {
+        1..=NAME_BYTES_MAX => Ok(()),
+        _ => Err(Errno::ERANGE),
+    }
+}
+
+/// `xattr_resolve_name`: the namespace must be known, and something must follow it.
+fn handler(name: &FsBytes) -> Result<(), Errno> {
+    if matches!(Namespace::of(name), Namespace::System | Namespace::Unknown) {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    match PREFIXES.iter().any(|(prefix, _)| *prefix == name.as_bytes()) {
+        true => Err(Errno::EINVAL),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fathom_core::Op;
+    use fathom_core::flags::OpenFlags;
+
+    use super::super::testing::*;
+    use super::*;
+
+    fn set(target: Target, name: &str, len: u64, flags: u32) -> Op {
+        let flags = XattrFlags::from_bits_retain(flags);
+        Op::Setxattr { target, name: FsBytes::from(name), value: Pattern { seed: 3, len }, flags }
+    }
+
+    fn get(target: Target, name: &str, len: u64) -> Op {
+        Op::Getxattr { target, name: FsBytes::from(name), len }
+    }
+
+    fn remove(target: Target, name: &str) -> Op {
+        Op::Removexattr { target, name: FsBytes::from(name) }
+    }
+
+    #[test]
+    fn arguments_come_before_the_file() {
+        let mut m = model();
+        let long = format!("user.{}", "n".repeat(251));
+        let table = [
+            (set(at("nope"), "", 0, 4), Err(E::EINVAL)),
+            (set(at("nope"), "", 70_000, 0), Err(E::ERANGE)),
+            (set(at("nope"), &long, 0, 0), Err(E::ERANGE)),
+            (set(at("nope"), "user.a", 65_537, 0), Err(E::E2BIG)),
+            (set(at("nope"), "user.a", 65_536, 0), Err(E::ENOENT)),
+            (set(Target::Slot(9), "user.a", 1, 0), Err(E::EBADF)),
+            (get(at("nope"), "", 0), Err(E::ERANGE)),
+            (remove(at("nope"), &long), Err(E::ERANGE)),
+        ];
+        check(&mut m, &table);
+    }
+
+    #[test]
+    fn create_replace_get_list_remove() {
+        let mut m = model();
+        given(&mut m, &[file("f", 0o644)]);
+        let list = |len| Op::Listxattr { target: at("f"), len };
+        let table = [
+            (list(0), Ok(0)),
+            (list(1), Ok(0)),
+            (set(at("f"), "user.a", 5, 2), Err(E::ENODATA)),
+            (set(at("f"), "user.a", 5, 3), Err(E::ENODATA)),
+            (set(at("f"), "user.a", 5, 1), Ok(0)),
+            (set(at("f"), "user.a", 5, 1), Err(E::EEXIST)),
+            (set(at("f"), "user.a", 5, 3), Err(E::EEXIST)),
+            (set(at("f"), "user.a", 7, 2), Ok(0)),
+            (get(at("f"), "user.a", 0), Ok(7)),
+            (get(at("f"), "user.a", 6), Err(E::ERANGE)),
+            (get(at("f"), "user.b", 6), Err(E::ENODATA)),
+            (list(0), Ok(7)),
+            (list(6), Err(E::ERANGE)),
+            (list(7), Ok(7)),
+            (remove(at("f"), "user.b"), Err(E::ENODATA)),
+            (remove(at("f"), "user.a"), Ok(0)),
+            (set(at("f"), "user.empty", 0, 0), Ok(0)),
+            (get(at("f"), "user.empty", 9), Ok(0)),
+        ];
+        check(&mut m, &table);
+        data_of(m.execute(&get(at("f"), "user.empty", 9)), b"");
+    }
+
+    #[test]
+    fn namespaces() {
+        let mut m = model();
+        given(
+            &mut m,
+            &[file("f", 0o644), set(at("f"), "trusted.t", 1, 0), set(at("f"), "security.s", 1, 0)],
+        );
+        let table = [
+            (set(at("f"), "user.", 1, 0), Err(E::EINVAL)),
+            (get(at("f"), "trusted.", 1), Err(E::EINVAL)),
+            (set(at("f"), "user", 1, 0), Err(E::EOPNOTSUPP)),
+            (set(at("f"), "foo.bar", 1, 0), Err(E::EOPNOTSUPP)),
+            (get(at("f"), "system.x", 1), Err(E::EOPNOTSUPP)),
+            (remove(at("f"), "foo.bar"), Err(E::EOPNOTSUPP)),
+        ];
+        check(&mut m, &table);
+        given(&mut m, &[become_user(ALICE)]);
+        let table = [
+            (set(at("f"), "trusted.t", 1, 0), Err(E::EPERM)),
+            (get(at("f"), "trusted.t", 1), Err(E::ENODATA)),
+            (set(at("f"), "security.s", 1, 0), Err(E::EPERM)),
+            (get(at("f"), "security.s", 1), Ok(1)),
+            (set(at("f"), "user.a", 1, 0), Err(E::EACCES)),
+            (set(at("f"), "foo.bar", 1, 0), Err(E::EACCES)),
+            (get(at("f"), "user.a", 1), Err(E::ENODATA)),
+            (Op::Listxattr { target: at("f"), len: 0 }, Ok(11)),
+        ];
+        check(&mut m, &table);
+    }
+
+    #[test]
+    fn types_and_sticky_directories() {
+        let mut m = model();
+        given(
+            &mut m,
+            &[
+                mknod("p", Mode::S_IFIFO | 0o666),
+                symlink("p", "l"),
+                mkdir("tmp", 0o1777),
+                file("f", 0o222),
+                become_user(ALICE),
+            ],
+        );
+        let table = [
+            (set(at("p"), "user.a", 1, 0), Err(E::EPERM)),
+            (get(at("p"), "user.a", 1), Err(E::ENODATA)),
+            (set(at_link("l"), "user.a", 1, 0), Err(E::EPERM)),
+            (set(at("tmp"), "user.a", 1, 0), Err(E::EPERM)),
+            (get(at("tmp"), "user.a", 1), Err(E::ENODATA)),
+            (get(at("f"), "user.a", 1), Err(E::EACCES)),
+            (set(at("f"), "user.a", 1, 0), Ok(0)),
+        ];
+        check(&mut m, &table);
+    }
+
+    #[test]
+    fn path_descriptors_are_refused() {
+        let mut m = model();
+        given(&mut m, &[file("f", 0o644), open(0, "f", OpenFlags::O_PATH)]);
+        let slot = || Target::Slot(0);
+        let table = [
+            (set(slot(), "user.a", 1, 0), Err(E::EBADF)),
+            (get(slot(), "user.a", 1), Err(E::EBADF)),
+            (Op::Listxattr { target: slot(), len: 0 }, Err(E::EBADF)),
+            (remove(slot(), "user.a"), Err(E::EBADF)),
+        ];
+        check(&mut m, &table);
+    }
+}
