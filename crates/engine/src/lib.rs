@@ -1,1 +1,58 @@
-//! x
+//! Generates workloads, runs them side by side on a subject and the reference, judges, records.
+//!
+//! The modules are the flow: [`generate`] makes operations, a [`duel`] executes each on both,
+//! [`oracle`] judges, [`finding`] verifies, shrinks and records what is wrong; [`check`] is the
+//! campaign that ties them, and [`replay`] repeats a recorded one. The engine never prints: it tells
+//! a [`Reporter`].
+
+pub mod check;
+pub mod choice;
+pub mod duel;
+pub mod finding;
+pub mod generate;
+pub mod oracle;
+pub mod replay;
+pub mod restart;
+pub mod run;
+pub mod stats;
+
+use fathom_core::{HarnessFault, Subject};
+
+pub use check::{Plan, Report, check};
+pub use finding::Finding;
+pub use generate::{Config, Generator};
+pub use oracle::{Oracle, Signature};
+pub use replay::{Replay, ReplayVerdict, replay};
+pub use restart::Restart;
+pub use stats::Stats;
+
+/// A subject that can start again as an empty file system.
+pub trait Reset: Subject {
+    /// Makes the file system empty and closes every slot.
+    ///
+    /// # Errors
+    /// If the harness cannot.
+    fn reset(&mut self) -> Result<(), HarnessFault>;
+}
+
+/// Is told what happens; the engine itself never prints.
+pub trait Reporter {
+    /// Called every now and then.
+    fn progress(&mut self, stats: &Stats);
+
+    /// Something was found; verifying and shrinking begin.
+    fn suspicion(&mut self, signature: &Signature, ops: usize);
+
+    /// A finding is complete.
+    fn finding(&mut self, finding: &Finding);
+}
+
+/// A reporter that says nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Reporter for Silent {
+    fn progress(&mut self, _: &Stats) {}
+    fn suspicion(&mut self, _: &Signature, _: usize) {}
+    fn finding(&mut self, _: &Finding) {}
+}

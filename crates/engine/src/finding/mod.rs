@@ -1,0 +1,91 @@
+//! What is wrong with a subject: verified, shrunk, told and recorded.
+
+pub mod investigate;
+pub mod record;
+pub mod shrink;
+mod smaller;
+mod story;
+
+use std::collections::BTreeMap;
+
+use fathom_core::{Digest, Op, Trace, Violation};
+use serde::{Deserialize, Serialize};
+
+pub use record::{RecordError, Recorded, Stored};
+
+use crate::oracle::Signature;
+use crate::run::Trees;
+
+/// Domain of the digest that names a finding.
+const DOMAIN_FINDING: u64 = 16;
+
+/// Everything known of one finding.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// Names it: the first digits of a digest of subject, signature and minimal operations.
+    pub id: String,
+    /// What is wrong.
+    pub violation: Violation,
+    /// What makes it the same as another.
+    pub signature: Signature,
+    /// Which episode of the seed's choice stream.
+    pub episode: u64,
+    /// The run up to the violation.
+    pub trace: Trace,
+    /// The shortest run that still shows it.
+    pub minimal: Trace,
+    /// Around the last operation of the minimal run.
+    pub trees: Trees,
+    /// Every complete run of the trace, the first included.
+    pub runs: Vec<RunRecord>,
+    /// What else a reader wants to know: kernel version, profile, ….
+    pub labels: BTreeMap<String, String>,
+}
+
+/// How one run of a finding's trace ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// Which run it was.
+    pub run: String,
+    /// Operations executed.
+    pub ops: usize,
+    /// The signature of what was seen, or that nothing was.
+    pub seen: String,
+}
+
+/// How the reference and the judge were set up: the `config` of a trace's header.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TraceConfig {
+    /// The reference.
+    pub reference: fathom_model::Config,
+    /// Whether the order of timestamps was compared.
+    #[serde(default)]
+    pub times: bool,
+    /// What the last step violates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<Signature>,
+}
+
+impl Finding {
+    /// Runs after the first that showed the same violation, of how many.
+    pub fn reproduced(&self) -> (usize, usize) {
+        let again = &self.runs[1..];
+        let signature = self.signature.to_string();
+        (again.iter().filter(|run| run.seen == signature).count(), again.len())
+    }
+}
+
+/// The name of a finding.
+pub(crate) fn finding_id<'a>(
+    subject: &str,
+    signature: &Signature,
+    ops: impl Iterator<Item = &'a Op>,
+) -> String {
+    let mut text = format!("{subject}\n{signature}\n");
+    for op in ops {
+        text.push_str(&serde_json::to_string(op).expect("an operation is plain data"));
+        text.push('\n');
+    }
+    Digest::of(DOMAIN_FINDING, text.as_bytes()).to_string()[..12].to_owned()
+}

@@ -1,0 +1,78 @@
+//! A finding as text for people: what was done, what was expected, what happened.
+
+use std::fmt::{self, Write};
+
+use fathom_core::{Step, Violation};
+
+use super::Finding;
+
+/// A story is to be read, not scrolled: more operations than this are cut at the front.
+const STEPS_SHOWN_MAX: usize = 40;
+/// More differences than this are counted, not shown.
+const DIFFERENCES_SHOWN_MAX: usize = 12;
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let steps = &self.minimal.steps;
+        writeln!(
+            f,
+            "finding {}: {} on {}\n",
+            self.id, self.signature, self.minimal.header.subject
+        )?;
+        write_steps(f, steps)?;
+        f.write_char('\n')?;
+        write_violation(f, &self.violation, steps)?;
+        f.write_char('\n')?;
+        let (again, runs) = self.reproduced();
+        let found_in = self.trace.steps.len();
+        match again {
+            0 => writeln!(f, "NOT REPRODUCED: {runs} more runs of the same operations were fine")?,
+            _ => writeln!(f, "seen again in {again} of {runs} runs")?,
+        }
+        if steps.len() < found_in {
+            writeln!(f, "shrunk from {found_in} operations to {}", steps.len())?;
+        }
+        writeln!(f, "replay: fathom replay {}", self.id)
+    }
+}
+
+fn write_steps(f: &mut fmt::Formatter<'_>, steps: &[Step]) -> fmt::Result {
+    let hidden = steps.len().saturating_sub(STEPS_SHOWN_MAX);
+    if hidden > 0 {
+        writeln!(f, "  … {hidden} operations before")?;
+    }
+    for step in &steps[hidden..] {
+        writeln!(f, "  {:>3}  {} = {}", step.n + 1, step.op, step.outcome)?;
+    }
+    Ok(())
+}
+
+fn write_violation(
+    f: &mut fmt::Formatter<'_>,
+    violation: &Violation,
+    steps: &[Step],
+) -> fmt::Result {
+    let number = steps.len();
+    match violation {
+        Violation::Outcome { expected, found } => {
+            writeln!(f, "operation {number} gave another answer than the reference:")?;
+            writeln!(f, "  expected  {expected}")?;
+            writeln!(f, "  found     {found}")
+        }
+        Violation::NonDeterministic { first, second } => {
+            writeln!(f, "operation {number} gave two answers in two runs from the same start:")?;
+            writeln!(f, "  first     {first}")?;
+            writeln!(f, "  then      {second}")
+        }
+        Violation::Tree { differences } => {
+            writeln!(f, "after operation {number} the tree is not that of the reference:")?;
+            for difference in differences.iter().take(DIFFERENCES_SHOWN_MAX) {
+                writeln!(f, "  {difference}")?;
+            }
+            match differences.len().saturating_sub(DIFFERENCES_SHOWN_MAX) {
+                0 => Ok(()),
+                more => writeln!(f, "  … and {more} more"),
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Choosing numbers, modes and flags by partition: zero, powers of two and their neighbours.
+
+use bitflags::Flags;
+use fathom_core::{Capability, Mode, Pattern};
+
+use super::Generator;
+
+/// User and group ids that operations use; nobody else on the machine has files in the subject.
+pub(super) const IDS: [u32; 3] = [0, 1000, 1001];
+
+impl Generator {
+    /// A number from 0 to `max`: 0, a power of two or a neighbour of one, or any.
+    pub(super) fn size(&mut self, max: u64) -> u64 {
+        match self.choices.below(10) {
+            0 => 0,
+            1 | 2 => self.choices.below(max + 1),
+            _ => {
+                let bits = u64::from(max.ilog2()) + 1;
+                let power = 1u64 << self.choices.below(bits);
+                let near = power + self.choices.below(3) - 1;
+                near.min(max)
+            }
+        }
+    }
+
+    /// Bytes of a read or a write.
+    pub(super) fn len(&mut self) -> u64 {
+        self.size(self.config.data.io_bytes_max)
+    }
+
+    /// An offset in a file or a size for it.
+    pub(super) fn offset(&mut self) -> i64 {
+        if self.odd && self.choices.percent(20) {
+            return *self.choices.pick(&[-1, i64::MIN, i64::MAX]);
+        }
+        if self.choices.percent(self.config.data.huge_percent) {
+            return (1 << 40) + self.choices.below(3) as i64 - 1;
+        }
+        self.size(self.config.data.offset_bytes_max) as i64
+    }
+
+    /// An offset that is a multiple of 4096: some calls refuse all others.
+    pub(super) fn aligned_offset(&mut self) -> i64 {
+        let blocks = (self.config.data.offset_bytes_max / 4096).max(1);
+        (self.choices.below(blocks) * 4096) as i64
+    }
+
+    /// New bytes.
+    pub(super) fn pattern(&mut self, len: u64) -> Pattern {
+        self.patterns += 1;
+        Pattern { seed: self.patterns, len }
+    }
+
+    /// Permission bits, usable by the owner if nobody else could help the harness out.
+    pub(super) fn mode(&mut self) -> Mode {
+        let usual = [0o644, 0o755, 0o600, 0o700, 0o777, 0o666];
+        let mut mode = match self.choices.below(10) {
+            0..6 => *self.choices.pick(&usual),
+            6 | 7 => self.choices.below(0o10000) as u32,
+            8 => *self.choices.pick(&[0o4755, 0o2755, 0o6711, 0o2775, 0o1777, 0o2644]),
+            _ => 0,
+        };
+        if !self.capabilities.contains(&Capability::Identity) {
+            mode |= 0o700;
+        }
+        Mode(mode)
+    }
+
+    /// Each flag with its percentage; an odd operation may get a bit that has no name.
+    pub(super) fn flags<F: Flags<Bits = u32> + Copy>(&mut self, percents: &[(F, u32)]) -> F {
+        let mut flags = F::empty();
+        for (flag, percent) in percents {
+            if self.choices.percent(*percent) {
+                flags.insert(*flag);
+            }
+        }
+        if self.odd && self.choices.percent(5) {
+            flags.insert(F::from_bits_retain(1 << self.choices.below(32)));
+        }
+        flags
+    }
+}

@@ -1,0 +1,224 @@
+//! Weighted random operations, guided by the reference.
+//!
+//! The generator looks at the state of the reference, so that most operations make sense there: the
+//! paths exist, the slots are open, the offsets are near the data. A configured share is odd on
+//! purpose. Three things are never generated:
+//!
+//! * what would leave the root of the subject: absolute paths, symbolic links whose target is
+//!   absolute or has `..`, `..` behind anything but a real directory below the root;
+//! * what would not return, or whose answer says nothing about a file system
+//!   ([`Model::unspecified`]);
+//! * what the subject cannot do ([`Capability`]), and, where the harness is not privileged, modes
+//!   that would lock the harness itself out.
+
+mod args;
+mod attributes;
+pub mod config;
+mod data;
+mod names;
+mod paths;
+mod view;
+
+use std::collections::BTreeSet;
+
+use fathom_core::flags::{Access, OpenFlags};
+use fathom_core::{Capability, Kind, Op, Outcome, Payload, Slot, Target};
+use fathom_model::Model;
+
+pub use config::{Call, Config, ConfigError, DEFAULT_TOML};
+use view::View;
+
+use crate::choice::Choices;
+
+/// After so many operations in a row that cannot be used, the configuration is not meant seriously.
+const REFUSED_MAX: u32 = 10_000;
+
+/// What the generator knows of an open file.
+#[derive(Clone, Copy, Debug)]
+struct OpenSlot {
+    kind: Kind,
+    readable: bool,
+    writable: bool,
+}
+
+/// Produces one operation after the other.
+#[derive(Clone, Debug)]
+pub struct Generator {
+    choices: Choices,
+    config: Config,
+    capabilities: BTreeSet<Capability>,
+    calls: Vec<(Call, u32)>,
+    view: View,
+    slots: Vec<Option<OpenSlot>>,
+    /// Every write has its own pattern, so that a lost or misplaced one shows.
+    patterns: u64,
+    /// Whether the operation being made is one of the odd ones.
+    odd: bool,
+}
+
+impl Generator {
+    /// A generator for an empty file system.
+    pub fn new(choices: Choices, config: Config, capabilities: BTreeSet<Capability>) -> Generator {
+        let possible = |call: &Call| match call {
+            Call::Identity => capabilities.contains(&Capability::Identity),
+            Call::Remount => capabilities.contains(&Capability::Remount),
+            _ => true,
+        };
+        let calls = config
+            .weights
+            .iter()
+            .filter(|(call, weight)| **weight > 0 && possible(call))
+            .map(|(call, weight)| (*call, *weight))
+            .collect();
+        let slots = vec![None; usize::from(config.slots.count)];
+        Generator {
+            choices,
+            config,
+            capabilities,
+            calls,
+            view: View::default(),
+            slots,
+            patterns: 0,
+            odd: false,
+        }
+    }
+
+    /// The kinds of operation that this generator can produce.
+    pub fn calls(&self) -> impl Iterator<Item = Call> {
+        self.calls.iter().map(|(call, _)| *call)
+    }
+
+    /// The next operation for the state that `model` is in.
+    ///
+    /// # Panics
+    /// If nothing that the configuration allows can be used.
+    pub fn next(&mut self, model: &Model) -> Op {
+        self.view.refresh(model);
+        for _ in 0..REFUSED_MAX {
+            self.odd = self.choices.percent(self.config.odd.percent);
+            let call = self.choices.weighted(&self.calls);
+            let op = self.make(self.relieve(call));
+            if model.unspecified(&op).is_none() {
+                return op;
+            }
+        }
+        panic!("{REFUSED_MAX} operations in a row cannot be used: give other weights");
+    }
+
+    /// Tells what the reference answered, so that the generator knows its open files.
+    pub fn note(&mut self, op: &Op, answer: &Outcome, model: &Model) {
+        match op {
+            // Opening closes what the slot held, even if it fails then.
+            Op::Open { slot, flags, .. } => self.set_slot(*slot, open_slot(model, *slot, *flags)),
+            Op::Close { slot } if answer.result.is_ok() => self.set_slot(*slot, None),
+            Op::Remount => self.slots.fill(None),
+            _ => {}
+        }
+    }
+
+    fn set_slot(&mut self, slot: Slot, open: Option<OpenSlot>) {
+        if let Some(place) = self.slots.get_mut(usize::from(slot)) {
+            *place = open;
+        }
+    }
+
+    /// Where there are too many entries, what would make one becomes what removes one.
+    fn relieve(&self, call: Call) -> Call {
+        if self.view.nodes().len() <= self.config.names.entries_max {
+            return call;
+        }
+        match call {
+            Call::Mkdir => Call::Rmdir,
+            Call::Link | Call::Symlink | Call::Mknod => Call::Unlink,
+            other => other,
+        }
+    }
+
+    fn make(&mut self, call: Call) -> Op {
+        match call {
+            Call::Open => self.open(),
+            Call::Close => Op::Close { slot: self.slot(|_| true) },
+            Call::Read => self.read(),
+            Call::Pread => self.pread(),
+            Call::Write => self.write(),
+            Call::Pwrite => self.pwrite(),
+            Call::Lseek => self.lseek(),
+            Call::Truncate => self.truncate(),
+            Call::Fallocate => self.fallocate(),
+            Call::Mkdir => self.mkdir(),
+            Call::Rmdir => self.rmdir(),
+            Call::Unlink => self.unlink(),
+            Call::Rename => self.rename(),
+            Call::Link => self.link(),
+            Call::Symlink => self.symlink(),
+            Call::Readlink => self.readlink(),
+            Call::Mknod => self.mknod(),
+            Call::Chmod => self.chmod(),
+            Call::Chown => self.chown(),
+            Call::Utimens => self.utimens(),
+            Call::Setxattr => self.setxattr(),
+            Call::Getxattr => self.getxattr(),
+            Call::Listxattr => self.listxattr(),
+            Call::Removexattr => self.removexattr(),
+            Call::Stat => Op::Stat { target: self.target() },
+            Call::Getdents => Op::Getdents { slot: self.slot(|open| open.kind == Kind::Dir) },
+            Call::Statfs => Op::Statfs { target: self.target() },
+            Call::Access => self.access(),
+            Call::Fsync => Op::Fsync { slot: self.slot(|_| true) },
+            Call::Fdatasync => Op::Fdatasync { slot: self.slot(|_| true) },
+            Call::Sync => Op::Sync,
+            Call::Syncfs => Op::Syncfs { slot: self.slot(|_| true) },
+            Call::SyncFileRange => self.sync_file_range(),
+            Call::MmapStore => self.mmap_store(),
+            Call::MmapLoad => self.mmap_load(),
+            Call::CopyFileRange => self.copy_file_range(),
+            Call::Umask => self.umask(),
+            Call::Identity => self.identity(),
+            Call::Remount => Op::Remount,
+        }
+    }
+
+    /// An open slot that `wanted` accepts if there is one; an odd operation may get any slot, also
+    /// one that was never opened.
+    fn slot(&mut self, wanted: impl Fn(&OpenSlot) -> bool) -> Slot {
+        if self.odd && self.choices.percent(50) {
+            return self.choices.below(self.slots.len() as u64 + 1) as Slot;
+        }
+        let open = |wanted: &dyn Fn(&OpenSlot) -> bool| -> Vec<usize> {
+            (0..self.slots.len())
+                .filter(|&index| self.slots[index].as_ref().is_some_and(wanted))
+                .collect()
+        };
+        let mut fitting = open(&wanted);
+        if fitting.is_empty() {
+            fitting = open(&|_| true);
+        }
+        if fitting.is_empty() {
+            fitting.push(0);
+        }
+        *self.choices.pick(&fitting) as Slot
+    }
+
+    /// A slot with a file whose contents can be read.
+    fn readable_slot(&mut self) -> Slot {
+        self.slot(|open| open.kind == Kind::File && open.readable)
+    }
+
+    /// A slot with a file whose contents can be changed.
+    fn writable_slot(&mut self) -> Slot {
+        self.slot(|open| open.kind == Kind::File && open.writable)
+    }
+}
+
+/// What the reference holds open in `slot`, opened with `flags`.
+fn open_slot(model: &Model, slot: Slot, flags: OpenFlags) -> Option<OpenSlot> {
+    let stat = model.clone().execute(&Op::Stat { target: Target::Slot(slot) });
+    let Payload::Stat(stat) = stat.payload else { return None };
+    let usable = !flags.contains(OpenFlags::O_PATH);
+    let access = flags.access();
+    Some(OpenSlot {
+        kind: Kind::of_mode(stat.mode.0)?,
+        readable: usable && matches!(access, Access::Read | Access::ReadWrite),
+        writable: usable && matches!(access, Access::Write | Access::ReadWrite),
+    })
+}

@@ -1,0 +1,84 @@
+//! Operations on names: making, removing, moving.
+
+use fathom_core::flags::RenameFlags as R;
+use fathom_core::{Capability, Kind, Mode, Op};
+
+use super::Generator;
+
+impl Generator {
+    pub(super) fn mkdir(&mut self) -> Op {
+        Op::Mkdir { path: self.fresh(Kind::Dir), mode: self.mode() }
+    }
+
+    pub(super) fn rmdir(&mut self) -> Op {
+        Op::Rmdir { path: self.existing(&[Kind::Dir]) }
+    }
+
+    pub(super) fn unlink(&mut self) -> Op {
+        let kinds = [Kind::File, Kind::Symlink, Kind::Fifo, Kind::Socket, Kind::Char, Kind::Block];
+        Op::Unlink { path: self.existing(&kinds) }
+    }
+
+    pub(super) fn rename(&mut self) -> Op {
+        let from = self.existing(&[Kind::File, Kind::Dir, Kind::Symlink, Kind::Fifo]);
+        let kind = self.kind_of(&from);
+        let mut flags = self.choices.weighted(&[
+            (R::empty(), 14),
+            (R::RENAME_NOREPLACE, 3),
+            (R::RENAME_EXCHANGE, 4),
+        ]);
+        // A whiteout is a device node (renameat2(2)).
+        if self.capabilities.contains(&Capability::Devices) && self.choices.percent(4) {
+            flags |= R::RENAME_WHITEOUT;
+        }
+        if self.odd {
+            flags |= self.flags(&[(R::RENAME_NOREPLACE, 5), (R::RENAME_EXCHANGE, 5)]);
+        }
+        let to = self.destination(&from, kind);
+        // Exchanged, a directory at `to` goes where `from` was.
+        let comes_back = flags.contains(R::RENAME_EXCHANGE) && self.kind_of(&to) == Kind::Dir;
+        if comes_back && !self.fits(&from, self.view.height(&to)) {
+            flags -= R::RENAME_EXCHANGE;
+        }
+        Op::Rename { from, to, flags }
+    }
+
+    pub(super) fn link(&mut self) -> Op {
+        let from = self.existing(&[Kind::File, Kind::File, Kind::Symlink, Kind::Fifo]);
+        let kind = self.kind_of(&from);
+        Op::Link { to: self.fresh(kind), from, follow: self.choices.percent(15) }
+    }
+
+    pub(super) fn symlink(&mut self) -> Op {
+        Op::Symlink { target: self.symlink_target(), path: self.fresh(Kind::Symlink) }
+    }
+
+    pub(super) fn readlink(&mut self) -> Op {
+        let len = *self.choices.pick(&[4096, 4096, 255, 60, 1, 0]);
+        Op::Readlink { path: self.existing(&[Kind::Symlink]), len }
+    }
+
+    pub(super) fn mknod(&mut self) -> Op {
+        let mut kinds = vec![(Kind::Fifo, 5), (Kind::Socket, 3), (Kind::File, 2)];
+        if self.capabilities.contains(&Capability::Devices) {
+            kinds.extend([(Kind::Char, 3), (Kind::Block, 3)]);
+        }
+        let kind = self.choices.weighted(&kinds);
+        let mut mode = self.mode().0 | kind.mode_bits();
+        if self.odd && self.choices.percent(20) {
+            let odd_types = [0, Mode::S_IFDIR, Mode::S_IFLNK, 0o030000];
+            mode = (mode & 0o7777) | *self.choices.pick(&odd_types);
+        }
+        let is_device = matches!(Kind::of_mode(mode), Some(Kind::Char | Kind::Block));
+        let dev = if is_device { self.device() } else { (0, 0) };
+        let path = self.fresh(kind);
+        Op::Mknod { path, mode: Mode(mode), dev }
+    }
+
+    /// A device number without a driver: major 0 is never given out, 240-254 are for local use and
+    /// 500 and up are above the kernel's dynamic range (Documentation/admin-guide/devices.txt,
+    /// fs/char_dev.c).
+    fn device(&mut self) -> (u32, u32) {
+        *self.choices.pick(&[(0, 0), (500, 0), (500, 255), (4095, 1_048_575)])
+    }
+}

@@ -1,0 +1,80 @@
+//! Judges an answer and a tree against the reference.
+//!
+//! What two correct file systems may answer differently is left out of the comparison here and
+//! nowhere else. It is data: the quirks of the profile in use.
+
+mod signature;
+
+use fathom_core::flags::Whence;
+use fathom_core::{Op, Outcome, Payload, Tree, Verdict, Violation};
+use fathom_model::{Config, Model, Quirks, TreeOptions};
+
+pub use signature::Signature;
+
+/// Compares a subject with the reference.
+#[derive(Clone, Debug)]
+pub struct Oracle {
+    quirks: Quirks,
+    /// Whether the order of timestamps is compared.
+    times: bool,
+}
+
+impl Oracle {
+    /// A judge for subjects with the quirks of `reference`; `times` compares the order of
+    /// timestamps too.
+    pub fn new(reference: &Config, times: bool) -> Oracle {
+        Oracle { quirks: reference.quirks.clone(), times }
+    }
+
+    /// Judges an answer.
+    pub fn outcome(&self, op: &Op, expected: &Outcome, found: &Outcome) -> Verdict {
+        if self.same_answer(op, expected, found) {
+            return Verdict::Ok;
+        }
+        Verdict::Violation(Violation::Outcome { expected: expected.clone(), found: found.clone() })
+    }
+
+    /// Whether both answers mean the same.
+    pub fn same_answer(&self, op: &Op, expected: &Outcome, found: &Outcome) -> bool {
+        if expected == found {
+            return true;
+        }
+        match op {
+            Op::Lseek { whence: Whence::Data | Whence::Hole, .. } => {
+                !self.quirks.segments_comparable
+            }
+            Op::Statfs { .. } if !self.quirks.statfs_comparable => same_statfs(expected, found),
+            _ => false,
+        }
+    }
+
+    /// Judges the tree of the subject; `model` is the reference after the same operations.
+    pub fn tree(&self, model: &Model, found: &Tree) -> Verdict {
+        let mut differences = Vec::new();
+        if model.digest() != found.digest() {
+            differences = self.expected_tree(model).differences(found);
+        }
+        if self.times && differences.is_empty() {
+            differences = self.expected_tree(model).time_differences(found);
+        }
+        if differences.is_empty() {
+            return Verdict::Ok;
+        }
+        Verdict::Violation(Violation::Tree { differences })
+    }
+
+    /// The tree that the subject should show.
+    pub fn expected_tree(&self, model: &Model) -> Tree {
+        model.volume().tree(TreeOptions { segments: false, times: self.times })
+    }
+}
+
+/// Counts of blocks and inodes are the file system's own business; the limit of names is not.
+fn same_statfs(expected: &Outcome, found: &Outcome) -> bool {
+    match (&expected.payload, &found.payload) {
+        (Payload::Statfs(want), Payload::Statfs(have)) => {
+            want.name_bytes_max == have.name_bytes_max
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,91 @@
+//! Repeats a recorded run and says whether it went the same way.
+
+use std::fmt;
+
+use fathom_core::{HarnessFault, Op, Step, Trace, Violation};
+use serde::Serialize;
+
+use crate::Reset;
+use crate::finding::TraceConfig;
+use crate::oracle::{Oracle, Signature};
+use crate::run::{Runner, Walk};
+
+/// What a replay says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReplayVerdict {
+    /// The run went as recorded: the same violation, or the same answers if there was none.
+    Reproduced,
+    /// The recorded violation did not appear, nor any other.
+    NotReproduced,
+    /// Something else happened.
+    Different,
+}
+
+/// How a replay went.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// The verdict.
+    pub verdict: ReplayVerdict,
+    /// What was executed now.
+    pub steps: Vec<Step>,
+    /// What is violated now.
+    pub violation: Option<Violation>,
+    /// Its signature.
+    pub signature: Option<Signature>,
+    /// The signature in the trace.
+    pub recorded: Option<Signature>,
+    /// The first step whose answer is not the recorded one.
+    pub changed: Option<usize>,
+}
+
+impl fmt::Display for ReplayVerdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ReplayVerdict::Reproduced => "reproduced",
+            ReplayVerdict::NotReproduced => "not reproduced",
+            ReplayVerdict::Different => "different",
+        })
+    }
+}
+
+/// The configuration in a trace's header; a trace without one used the defaults.
+///
+/// # Errors
+/// If the header has a configuration that this program does not understand.
+pub fn trace_config(trace: &Trace) -> Result<TraceConfig, HarnessFault> {
+    if trace.header.config.is_null() {
+        return Ok(TraceConfig::default());
+    }
+    serde_json::from_value(trace.header.config.clone())
+        .map_err(|error| HarnessFault::new("reading the configuration of the trace", error))
+}
+
+/// Runs the operations of a trace on `subject` and the reference, step by step.
+///
+/// # Errors
+/// If the harness fails.
+pub fn replay(subject: &mut dyn Reset, trace: &Trace) -> Result<Replay, HarnessFault> {
+    let config = trace_config(trace)?;
+    let oracle = Oracle::new(&config.reference, config.times);
+    let mut runner = Runner { subject, reference: &config.reference, oracle: &oracle };
+    let ops: Vec<Op> = trace.ops().cloned().collect();
+    let run = runner.run(&ops, Walk::Each)?;
+    let changed = runner.first_disagreement(&trace.steps, &run.steps).map(|(at, ..)| at);
+    let signature = run.signature();
+    let same =
+        signature == config.signature && changed.is_none() && run.steps.len() == trace.steps.len();
+    let verdict = match (&signature, &config.signature) {
+        _ if same => ReplayVerdict::Reproduced,
+        (None, Some(_)) => ReplayVerdict::NotReproduced,
+        _ => ReplayVerdict::Different,
+    };
+    Ok(Replay {
+        verdict,
+        steps: run.steps,
+        violation: run.violation,
+        signature,
+        recorded: config.signature,
+        changed,
+    })
+}

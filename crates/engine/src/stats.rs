@@ -1,0 +1,124 @@
+//! What a campaign has done so far, and what it has never reached.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use fathom_core::{Digest, Errno, Op, Outcome};
+use serde::Serialize;
+
+/// Counts of a campaign.
+#[derive(Clone, Debug, Default)]
+pub struct Stats {
+    /// Operations executed on both sides and compared.
+    pub ops: u64,
+    /// Whole trees compared.
+    pub walks: u64,
+    /// Times the file system was mounted again by an operation.
+    pub remounts: u64,
+    /// Fresh file systems.
+    pub episodes: u64,
+    /// Findings with different signatures.
+    pub findings: u64,
+    /// Time since the start.
+    pub elapsed: Duration,
+    states: HashSet<Digest>,
+    answers: BTreeMap<&'static str, BTreeMap<Answer, u64>>,
+}
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Answer {
+    Success,
+    Failure(Errno),
+}
+
+/// How often one operation ended in one way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AnswerCount {
+    /// The operation.
+    pub op: &'static str,
+    /// `ok` or the name of the error.
+    pub answer: String,
+    /// How often.
+    pub count: u64,
+}
+
+impl Stats {
+    pub(crate) fn count(&mut self, op: &Op, found: &Outcome, state: Digest) {
+        self.ops += 1;
+        self.remounts += u64::from(matches!(op, Op::Remount));
+        self.states.insert(state);
+        let answer = found.result.map_or_else(Answer::Failure, |_| Answer::Success);
+        *self.answers.entry(op.name()).or_default().entry(answer).or_default() += 1;
+    }
+
+    /// Different trees reached.
+    pub fn states(&self) -> usize {
+        self.states.len()
+    }
+
+    /// Every way in which an operation ended.
+    pub fn answers(&self) -> Vec<AnswerCount> {
+        let mut rows = Vec::new();
+        for (op, answers) in &self.answers {
+            for (answer, count) in answers {
+                let answer = match answer {
+                    Answer::Success => "ok".to_owned(),
+                    Answer::Failure(errno) => errno.to_string(),
+                };
+                rows.push(AnswerCount { op, answer, count: *count });
+            }
+        }
+        rows
+    }
+
+    /// Operations that succeeded at least once.
+    pub fn ops_succeeded(&self) -> usize {
+        self.answers.values().filter(|answers| answers.contains_key(&Answer::Success)).count()
+    }
+
+    /// Different errors seen.
+    pub fn errnos(&self) -> usize {
+        let errors = self.answers.values().flat_map(BTreeMap::keys);
+        errors.filter(|answer| **answer != Answer::Success).collect::<HashSet<_>>().len()
+    }
+
+    /// The goals that were never reached: each of `ops` should succeed sometimes, and a workload
+    /// with odd operations should meet each of [`ERRNO_GOALS`] sometimes.
+    pub fn never(&self, ops: &[&'static str]) -> Vec<String> {
+        let mut never = Vec::new();
+        for op in ops {
+            let succeeded =
+                self.answers.get(op).is_some_and(|answers| answers.contains_key(&Answer::Success));
+            if !succeeded {
+                never.push(format!("{op} ok"));
+            }
+        }
+        for errno in ERRNO_GOALS {
+            let failure = Answer::Failure(*errno);
+            if !self.answers.values().any(|answers| answers.contains_key(&failure)) {
+                never.push(errno.to_string());
+            }
+        }
+        never
+    }
+
+    /// Operations per second.
+    pub fn rate(&self) -> f64 {
+        self.ops as f64 / self.elapsed.as_secs_f64().max(1e-6)
+    }
+}
+
+/// Errors that every POSIX file system can give; a campaign that never saw one says so.
+pub const ERRNO_GOALS: &[Errno] = &[
+    Errno::ENOENT,
+    Errno::EBADF,
+    Errno::EEXIST,
+    Errno::ENOTDIR,
+    Errno::EISDIR,
+    Errno::EINVAL,
+    Errno::ENOTEMPTY,
+    Errno::ELOOP,
+    Errno::ENAMETOOLONG,
+    Errno::ENODATA,
+];

@@ -1,0 +1,138 @@
+//! The campaign against subjects that lie in a known way.
+
+mod common;
+
+use common::{Liar, Lie, assert_golden, plan};
+use fathom_engine::finding::Stored;
+use fathom_engine::finding::investigate::shrink_further;
+use fathom_engine::{Finding, ReplayVerdict, Report, Silent, check, replay};
+
+fn run(lie: Lie, seed: u64, ops: u64) -> Report {
+    check(&mut Liar::new(lie), &plan(seed, ops), &mut Silent).expect("the harness works")
+}
+
+fn find(lie: Lie) -> Finding {
+    let mut report = run(lie, 1, 50_000);
+    assert_eq!(report.findings.len(), 1, "{lie:?} was not found");
+    report.findings.remove(0)
+}
+
+#[test]
+fn an_honest_subject_is_not_accused_and_the_goals_are_reached() {
+    let report = run(Lie::Honest, 1, 30_000);
+    assert!(report.findings.is_empty(), "{}", report.findings[0]);
+    assert_eq!((report.stats.ops, report.stats.walks), (30_000, 30_000));
+    assert!(report.stats.remounts > 0 && report.stats.states() > 5_000);
+    assert_eq!(report.never, Vec::<String>::new());
+}
+
+#[test]
+fn rare_walks_look_at_the_last_operation_too() {
+    let mut plan = plan(1, 1000);
+    plan.config.check.walk_every = 300;
+    let report = check(&mut Liar::new(Lie::Honest), &plan, &mut Silent).unwrap();
+    assert_eq!(report.stats.walks, 4);
+}
+
+#[test]
+fn a_wrong_errno_is_found_and_shrunk_to_what_it_needs() {
+    let finding = find(Lie::WrongErrno);
+    assert_eq!(finding.signature.to_string(), "outcome rmdir ENOTEMPTY/EEXIST");
+    assert_eq!(finding.minimal.steps.len(), 3, "{finding}");
+    assert_eq!(finding.reproduced(), (2, 2));
+    assert_golden("story-outcome.txt", &finding.to_string());
+}
+
+#[test]
+fn a_wrong_tree_is_found_and_shrunk_to_what_it_needs() {
+    let finding = find(Lie::WrongSize);
+    assert_eq!(finding.signature.to_string(), "tree link size");
+    assert_eq!(finding.minimal.steps.len(), 2, "{finding}");
+    assert_golden("story-tree.txt", &finding.to_string());
+}
+
+#[test]
+fn with_rare_walks_the_guilty_operation_is_still_named() {
+    let mut plan = plan(1, 50_000);
+    plan.config.check.walk_every = 50;
+    let report = check(&mut Liar::new(Lie::WrongSize), &plan, &mut Silent).unwrap();
+    let finding = &report.findings[0];
+    assert_eq!(finding.signature.to_string(), "tree link size", "{finding}");
+    assert_eq!(finding.minimal.steps.len(), 2, "{finding}");
+}
+
+#[test]
+fn a_moody_subject_is_its_own_class() {
+    let finding = find(Lie::Moody);
+    assert_eq!(finding.violation.class(), "non_deterministic");
+    assert_eq!(finding.signature.to_string(), "non_deterministic mkdir answer");
+}
+
+#[test]
+fn a_failing_harness_is_never_a_finding() {
+    for (lie, expected) in [
+        (Lie::HarnessFails, "harness is full"),
+        (Lie::HarnessPanics, "panicked: the harness has a bug"),
+    ] {
+        let fault = check(&mut Liar::new(lie), &plan(1, 1000), &mut Silent).unwrap_err();
+        assert!(fault.to_string().contains(expected), "{fault}");
+    }
+}
+
+#[test]
+fn the_same_seed_finds_the_same() {
+    let (one, other) = (find(Lie::WrongErrno), find(Lie::WrongErrno));
+    assert_eq!((one.id, one.trace, one.minimal), (other.id, other.trace, other.minimal));
+}
+
+#[test]
+fn a_campaign_goes_on_to_findings_with_other_signatures() {
+    let mut plan = plan(1, 20_000);
+    plan.config.check.findings_max = 3;
+    let report = check(&mut Liar::new(Lie::TwoErrnos), &plan, &mut Silent).unwrap();
+    let mut found: Vec<_> = report.findings.iter().map(|f| f.signature.to_string()).collect();
+    found.sort();
+    assert_eq!(found, ["outcome rmdir ENOTEMPTY/EEXIST", "outcome unlink EISDIR/EPERM"]);
+    assert_eq!((report.stats.findings, report.stats.ops), (2, 20_000));
+}
+
+#[test]
+fn a_finding_is_a_directory_that_can_be_read_replayed_and_shrunk_again() {
+    let out = tempfile::tempdir().unwrap();
+    let finding = find(Lie::WrongErrno);
+    let dir = finding.write(out.path()).unwrap();
+    assert_eq!(dir.file_name().unwrap().to_str(), Some(finding.id.as_str()));
+    for name in [
+        "finding.toml",
+        "trace.jsonl",
+        "minimal.jsonl",
+        "before.tree",
+        "expected.tree",
+        "after.tree",
+        "diff.txt",
+        "repro.c",
+        "repro.sh",
+        "runs.jsonl",
+    ] {
+        assert!(dir.join(name).metadata().unwrap().len() > 0, "{name}");
+    }
+    let stored = Stored::read(&dir).unwrap();
+    assert_eq!(stored.recorded, finding.recorded());
+    assert_eq!((&stored.trace, &stored.minimal), (&finding.trace, &finding.minimal));
+    assert_eq!(stored.runs.len(), 3);
+
+    let verdict = |lie, trace| replay(&mut Liar::new(lie), trace).unwrap().verdict;
+    assert_eq!(verdict(Lie::WrongErrno, &stored.trace), ReplayVerdict::Reproduced);
+    assert_eq!(verdict(Lie::WrongErrno, &stored.minimal), ReplayVerdict::Reproduced);
+    assert_eq!(verdict(Lie::Honest, &stored.minimal), ReplayVerdict::NotReproduced);
+    let size = find(Lie::WrongSize);
+    let mut stranger = size.minimal.clone();
+    stranger.header.config["signature"] = "outcome rmdir ENOTEMPTY/EEXIST".into();
+    assert_eq!(verdict(Lie::WrongSize, &stranger), ReplayVerdict::Different);
+
+    let budget = std::time::Duration::from_secs(5);
+    let mut subject = Liar::new(Lie::WrongErrno);
+    let again = shrink_further(&mut subject, stored.clone(), budget).unwrap().unwrap();
+    assert_eq!(again.minimal.steps.len(), 3);
+    assert!(shrink_further(&mut Liar::new(Lie::Honest), stored, budget).unwrap().is_none());
+}

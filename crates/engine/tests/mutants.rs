@@ -1,0 +1,54 @@
+//! Every bug that can be switched on in the reference is found; without one it is never accused.
+
+mod common;
+
+use std::time::Duration;
+
+use common::plan;
+use fathom_core::HarnessFault;
+use fathom_engine::{ReplayVerdict, Reset, Restart, Silent, check, replay};
+use fathom_model::{Config, Model, Mutant};
+
+fn subject(config: Config) -> impl Reset {
+    let model = Model::new(config.clone()).expect("the configuration works");
+    Restart::new("model", model, move |model: &mut Model| {
+        *model = Model::new(config.clone()).map_err(|error| HarnessFault::new("reset", error))?;
+        Ok(())
+    })
+}
+
+#[test]
+fn every_mutant_is_found_and_its_trace_replays() {
+    let mut missed = Vec::new();
+    for mutant in Mutant::ALL {
+        let mut plan = plan(1, 200_000);
+        plan.reference.quirks.statfs_comparable = true;
+        plan.budget = Some(Duration::from_secs(60));
+        let mut subject = subject(Config { mutant: Some(*mutant), ..plan.reference.clone() });
+        let report = check(&mut subject, &plan, &mut Silent).expect("the harness works");
+        let Some(finding) = report.findings.first() else {
+            missed.push(mutant.name());
+            continue;
+        };
+        println!(
+            "{:32} {:>6} ops, minimal {:>2}: {}",
+            mutant.name(),
+            report.stats.ops,
+            finding.minimal.steps.len(),
+            finding.signature
+        );
+        let verdict = replay(&mut subject, &finding.minimal).unwrap().verdict;
+        assert_eq!(verdict, ReplayVerdict::Reproduced, "{}: {finding}", mutant.name());
+    }
+    assert_eq!(missed, Vec::<&str>::new());
+}
+
+#[test]
+fn the_unmutated_model_is_never_accused() {
+    for seed in 1..=5 {
+        let mut plan = plan(seed, 20_000);
+        plan.reference.quirks.statfs_comparable = true;
+        let report = check(&mut subject(plan.reference.clone()), &plan, &mut Silent).unwrap();
+        assert!(report.findings.is_empty(), "{}", report.findings[0]);
+    }
+}
