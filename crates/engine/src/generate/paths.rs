@@ -154,7 +154,10 @@ impl Generator {
             Oddity::MissingParent => dir.join(b"missing/f0"),
             Oddity::BelowFile => self.below_file(),
             Oddity::TrailingSlash => append(&some, "/"),
-            Oddity::Dot => append(&dir, self.choices.pick(&["/.", "/./f0"])),
+            Oddity::Dot => {
+                let tail = *self.choices.pick(&["/.", "/./f0"]);
+                append(&dir, tail)
+            }
             Oddity::DotDot => self.dot_dot(),
             Oddity::DoubleSlash => append(&dir, "//f0"),
             Oddity::ThroughSymlink => {
@@ -180,7 +183,8 @@ impl Generator {
             return FsPath::from(".");
         }
         let dir = self.choices.pick(&dirs).path.clone();
-        append(&dir, self.choices.pick(&["/..", "/../f0", "/../d0"]))
+        let tail = *self.choices.pick(&["/..", "/../f0", "/../d0"]);
+        append(&dir, tail)
     }
 
     /// As long as a path can be, or one byte longer.
