@@ -4,7 +4,7 @@
 
 use fathom_core::flags::{FallocateMode, RenameFlags, XattrFlags};
 use fathom_core::{FsBytes, Mode};
-use fathom_model::{Caller, Config, Ino, NewNode, ROOT, SetTime, TreeOptions, Volume};
+use fathom_model::{Caller, Config, Ino, Mutant, NewNode, ROOT, SetTime, TreeOptions, Volume};
 use proptest::prelude::*;
 
 const NAMES: [&[u8]; 4] = [b"a", b"b", b"c", b"long name"];
@@ -364,5 +364,21 @@ proptest! {
             let taken = plain.blocks.iter().flatten().count();
             prop_assert_eq!(free - volume.statfs().blocks_free as usize, taken);
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    /// A mutant lies, but it never crashes.
+    #[test]
+    fn mutants_survive_anything(mutant in prop::sample::select(Mutant::ALL), steps in steps()) {
+        let volume = Volume::new(Config { mutant: Some(mutant), ..tiny() }).unwrap();
+        let mut world = World { volume, seen: vec![ROOT], pins: Vec::new(), saved: None };
+        for step in &steps {
+            world.apply(step);
+            world.volume.tree(TreeOptions { segments: true, times: true });
+        }
+        Volume::import(world.volume.export()).unwrap();
     }
 }

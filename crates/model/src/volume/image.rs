@@ -79,6 +79,22 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
+impl VolumeImage {
+    /// Replaces ticks of the logical clock by the times (seconds, nanoseconds) that they stand for:
+    /// in another volume the same ticks mean other times.
+    pub fn fix_times(&mut self, time_of: impl Fn(u64) -> (i64, u32)) {
+        for inode in &mut self.inodes {
+            let Times { atime, mtime, ctime } = &mut inode.times;
+            for stamp in [atime, mtime, ctime] {
+                if let Stamp::Tick(tick) = *stamp {
+                    let (sec, nsec) = time_of(tick);
+                    *stamp = Stamp::At { sec, nsec };
+                }
+            }
+        }
+    }
+}
+
 impl Volume {
     /// The volume in a form that can be stored.
     pub fn export(&self) -> VolumeImage {
@@ -198,6 +214,9 @@ fn import_after(image: VolumeImage, generation: u32) -> Result<Volume, String> {
 
 /// Gives every inode its names; each must be reachable from the root, a directory in one way only.
 fn name_all(inodes: &mut [Inode], generation: u32) -> Result<(), String> {
+    if !inodes[0].is_dir() {
+        return Err("the first inode is not a directory".to_owned());
+    }
     let mut reached = BTreeSet::from([0]);
     let mut dirs = vec![0];
     while let Some(place) = dirs.pop() {

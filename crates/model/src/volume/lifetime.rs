@@ -53,6 +53,11 @@ impl Volume {
         dropped.into_iter().for_each(|ino| state.release(ino));
     }
 
+    /// The last tick of the logical clock: nothing has a later [`fathom_core::Stamp::Tick`].
+    pub fn clock(&self) -> u64 {
+        self.state.clock
+    }
+
     /// What unmounting and mounting again does: every pin goes, and what only pins kept.
     pub fn remount(&mut self) {
         self.pins = Arc::default();
@@ -70,12 +75,15 @@ impl Volume {
 
     /// Takes the state of `snapshot`. Pins stay those of this volume: an inode that the snapshot does
     /// not have is stale from now on, and one that only a pin of the snapshot kept goes. Inode
-    /// generations go on, so no [`Ino`] is ever given out twice.
+    /// generations and the clock go on, so no [`Ino`] is ever given out twice and no tick is used
+    /// twice.
     pub fn restore(&mut self, snapshot: &Volume) {
         let generation = self.state.generation.max(snapshot.state.generation);
+        let clock = self.state.clock.max(snapshot.state.clock);
         self.state = snapshot.state.clone();
-        if self.state.generation != generation {
-            Arc::make_mut(&mut self.state).generation = generation;
+        if (self.state.generation, self.state.clock) != (generation, clock) {
+            let state = Arc::make_mut(&mut self.state);
+            (state.generation, state.clock) = (generation, clock);
         }
         if self.pins.keys().any(|ino| self.state.get(*ino).is_err()) {
             let state = &self.state;
