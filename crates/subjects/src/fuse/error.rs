@@ -1,0 +1,84 @@
+//! Why a mount did not come about.
+
+use std::io;
+use std::path::PathBuf;
+
+use fathom_model::ConfigError;
+
+/// Why a file system was not mounted, or not unmounted.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The configuration cannot work.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// No such mount point.
+    #[error("the mount point {point} does not exist: make the directory first")]
+    NotFound {
+        /// What was asked for.
+        point: PathBuf,
+    },
+    /// The mount point is not a directory.
+    #[error("the mount point {point} is not a directory")]
+    NotADirectory {
+        /// What was asked for.
+        point: PathBuf,
+    },
+    /// Something is in the way.
+    #[error(
+        "the mount point {point} is busy: a FUSE file system is mounted there already; unmount it with `fusermount3 -u {point}`"
+    )]
+    Busy {
+        /// What was asked for.
+        point: PathBuf,
+    },
+    /// A dead FUSE server left its mount behind.
+    #[error(
+        "the mount point {point} still has the mount of a dead server: remove it with `fusermount3 -u -z {point}`"
+    )]
+    Stale {
+        /// What was asked for.
+        point: PathBuf,
+    },
+    /// The mount point cannot be looked at.
+    #[error("cannot use the mount point {point}: {source}")]
+    Point {
+        /// What was asked for.
+        point: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The kernel has no FUSE.
+    #[error(
+        "there is no /dev/fuse: the kernel has no FUSE support or its module is not loaded (`modprobe fuse`)"
+    )]
+    NoDevice,
+    /// The device is closed to this user.
+    #[error(
+        "this user may not open /dev/fuse: its mode should be 0666 (`chmod 666 /dev/fuse` as root), or mount as root"
+    )]
+    DeviceDenied,
+    /// An ordinary user needs fusermount3.
+    #[error("fusermount3 is missing, without which only root can mount: install the package fuse3")]
+    NoHelper,
+    /// fusermount3 refused.
+    #[error("fusermount3 failed: {message}")]
+    Helper {
+        /// What it said.
+        message: String,
+    },
+    /// A system call failed.
+    #[error("{call}: {source}")]
+    Os {
+        /// The call.
+        call: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl MountError {
+    /// For `map_err` after `call`.
+    pub(super) fn os<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> MountError {
+        move |error| MountError::Os { call, source: error.into() }
+    }
+}

@@ -1,0 +1,64 @@
+//! RefFS: the reference file system served through FUSE.
+//!
+//! [`Mount`] mounts it and serves it from this process, [`serve()`] does so until a signal comes,
+//! [`Snapshots`] saves and restores the state of a mounted one, [`ReffsSubject`] executes operations on
+//! one of its own.
+//!
+//! # What the kernel may remember
+//!
+//! RefFS exists to show what the model says, so as little as possible stands in between:
+//!
+//! * *Names and attributes: nothing.* Both timeouts are zero; every path walk and every `stat` asks.
+//!   An operation on one name that changes what another name shows (hard links, link counts and
+//!   times of directories), a mutant that changes a file nobody touched, and a restored state are
+//!   all seen by the next call. It also makes RESTORE independent of the number of files: there are
+//!   no entries and attributes to invalidate. READDIRPLUS would gain nothing and is not offered.
+//! * *Pages: while a file is open.* Reading and writing go through the page cache, so that `mmap`
+//!   works and agrees with `read` and `write`; opening a file drops its pages (no
+//!   `FOPEN_KEEP_CACHE`); RESTORE drops those of open files.
+//! * *Delayed writes: no* (no `FUSE_WRITEBACK_CACHE`). The kernel would report `ENOSPC` long after
+//!   the write and make up sizes and times itself. Only stores to mapped pages are delayed, as on
+//!   every file system, until `msync`, `munmap` or `close`.
+//! * *Permissions: the kernel's* (`default_permissions`), from the attributes that it has just asked
+//!   for. `access(2)` is answered by it too. Setuid and setgid bits are cleared by us
+//!   (`FUSE_HANDLE_KILLPRIV_V2`).
+//!
+//! # What FUSE cannot carry
+//!
+//! * `O_TMPFILE`: the protocol can, fuser 0.18 cannot; programs see `EOPNOTSUPP`.
+//! * `fallocate` modes other than plain, `KEEP_SIZE`, `PUNCH_HOLE` and `ZERO_RANGE`: the kernel
+//!   answers `EOPNOTSUPP` (fuse_file_fallocate, fs/fuse/file.c).
+//! * `syncfs` and `sync` are not passed on; nothing here needs them.
+//! * Access times: a read that is answered from the page cache is not seen.
+//!
+//! # Going back with files open
+//!
+//! After RESTORE an open file, directory or working directory goes on with the same inode if the
+//! restored state has it, whatever its name is there; positions stay. If not, calls on it fail with
+//! `ESTALE`. (A state has a file without a name only as long as it stays open.) States that were
+//! LOADed share no inode with others except the root directory.
+//!
+//! Stores to mapped pages that the server has not seen go to the state that is being left. The
+//! kernel learns the new size of an open file with the next `stat` of it or `read` at its end: until
+//! then `O_APPEND` appends at the old one, and a mapping ends there.
+
+mod attach;
+mod caller;
+mod clock;
+mod control;
+mod convert;
+mod error;
+mod mount;
+mod pickle;
+mod serve;
+mod server;
+mod snapshot;
+mod state;
+mod subject;
+mod watchdog;
+
+pub use error::MountError;
+pub use mount::{Mount, Options};
+pub use serve::{Ended, serve};
+pub use snapshot::{SnapshotError, Snapshots};
+pub use subject::ReffsSubject;

@@ -1,0 +1,603 @@
+//! [`Server`]: answers the kernel's requests from the volume.
+//!
+//! One method per request, and nothing but translation: what a call means is decided by the model.
+//! Requests are answered by several threads; each takes the one lock for the time of one volume
+//! operation and answers after it has let go of it.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, SystemTime};
+
+use fathom_core::flags::{FallocateMode, RenameFlags, XattrFlags};
+use fathom_core::{Errno, FsBytes, Kind, Mode};
+use fathom_model::{DirEntry, Ino, NewNode, Volume};
+use fuser::{
+    BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+
+use super::caller;
+use super::control::{self, Job};
+use super::convert::{errno, file_type, new_node, set_time};
+use super::state::State;
+
+/// How long the kernel may believe what it was told: not at all. See the module documentation of
+/// [`super`] for the reasons.
+const TTL: Duration = Duration::ZERO;
+
+/// There is no state behind an open file: the kernel names the inode in every request.
+const HANDLE: FileHandle = FileHandle(0);
+
+/// Inode numbers are never used twice: they need no generation beside them.
+const GENERATION: Generation = Generation(0);
+
+/// What outlives a mount: unmounting and mounting again takes it along.
+#[derive(Debug)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    /// The server's own user: who may save and restore, beside root.
+    pub(super) owner_uid: u32,
+}
+
+impl Shared {
+    pub(super) fn new(volume: Volume) -> Shared {
+        let owner_uid = rustix::process::geteuid().as_raw();
+        Shared { state: Mutex::new(State::new(volume)), owner_uid }
+    }
+
+    /// The state, locked. A panic in the model leaves the lock poisoned and takes the server down
+    /// with it: better than serving a broken reference.
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("the reference file system panicked")
+    }
+}
+
+/// Serves one mount.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) shared: Arc<Shared>,
+    /// For what must not be done by a thread that answers requests.
+    pub(super) jobs: Sender<Job>,
+}
+
+impl Server {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state()
+    }
+
+    /// Owner, mode, size and times, in the order in which a failure leaves the least behind.
+    fn change_attributes(&self, req: &Request, ino: Ino, change: &Change) -> Result<(), Errno> {
+        let mut state = self.state();
+        let volume = state.volume_mut();
+        let is_dir = volume.attr(ino)?.kind == Kind::Dir;
+        if let Some(size) = change.size {
+            volume.truncate(ino, size)?;
+        }
+        // FATTR_KILL_SUIDGID, which fuser does not hand on: the kernel sets it for every change of
+        // owner except a directory's, and for truncation without CAP_FSETID (fuse_do_setattr,
+        // fs/fuse/dir.c).
+        let chowned = change.uid.is_some() || change.gid.is_some();
+        if !is_dir && (chowned || (change.size.is_some() && !caller::is_privileged(req))) {
+            caller::kill_privileges(volume, req, ino)?;
+        }
+        if chowned {
+            volume.chown(ino, change.uid, change.gid)?;
+        }
+        if let Some(mode) = change.mode {
+            volume.chmod(ino, Mode(mode & 0o7777))?;
+        }
+        if change.atime.is_some() || change.mtime.is_some() {
+            volume.set_times(ino, change.atime.map(set_time), change.mtime.map(set_time))?;
+        }
+        Ok(())
+    }
+}
+
+/// The arguments of `setattr` that Linux uses.
+struct Change {
+    mode: Option<u32>,
+    uid: Option<u32>,
+    gid: Option<u32>,
+    size: Option<u64>,
+    atime: Option<TimeOrNow>,
+    mtime: Option<TimeOrNow>,
+}
+
+fn answer_empty(reply: ReplyEmpty, result: Result<(), Errno>) {
+    match result {
+        Ok(()) => reply.ok(),
+        Err(e) => reply.error(errno(e)),
+    }
+}
+
+fn answer_entry(reply: ReplyEntry, result: Result<FileAttr, Errno>) {
+    match result {
+        Ok(attr) => reply.entry(&TTL, &attr, GENERATION),
+        Err(e) => reply.error(errno(e)),
+    }
+}
+
+/// Answers for a value or a list of names: its length if no buffer was given.
+fn answer_xattr(reply: ReplyXattr, size: u32, result: Result<&[u8], Errno>) {
+    match result {
+        Err(e) => reply.error(errno(e)),
+        Ok(bytes) if size == 0 => reply.size(bytes.len() as u32),
+        Ok(bytes) if bytes.len() > size as usize => reply.error(errno(Errno::ERANGE)),
+        Ok(bytes) => reply.data(bytes),
+    }
+}
+
+/// The name of an extended attribute, if it is of a class that Linux file systems have. For others
+/// the kernel would not even ask them, but FUSE passes every name on (fs/fuse/xattr.c). Who may use
+/// which class is the kernel's decision; access control lists (`system.`) are not offered.
+fn xattr_name(name: &OsStr) -> Result<&[u8], Errno> {
+    let name = name.as_bytes();
+    let classes = [&b"user."[..], b"trusted.", b"security."];
+    match classes.iter().find_map(|class| name.strip_prefix(*class)) {
+        None => Err(Errno::EOPNOTSUPP),
+        Some([]) => Err(Errno::EINVAL),
+        Some(_) => Ok(name),
+    }
+}
+
+impl Filesystem for Server {
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // Wanted where the kernel has them: lookups and readdirs of one directory side by side; and
+        // deciding about setuid bits ourselves, without which the kernel asks for the attribute
+        // security.capability before every single write.
+        for wanted in [InitFlags::FUSE_PARALLEL_DIROPS, InitFlags::FUSE_HANDLE_KILLPRIV_V2] {
+            // An older kernel is no reason to fail: it then clears setuid bits by itself.
+            let _ = config.add_capabilities(wanted);
+        }
+        Ok(())
+    }
+
+    fn destroy(&mut self) {
+        self.state().unmounted();
+    }
+
+    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let result = self.state().lookup(parent.0, name.as_bytes());
+        answer_entry(reply, result);
+    }
+
+    fn forget(&self, _req: &Request, ino: INodeNo, nlookup: u64) {
+        self.state().forget(ino.0, nlookup);
+    }
+
+    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        let result = self.state().attr(ino.0);
+        match result {
+            Ok(attr) => reply.attr(&TTL, &attr),
+            Err(e) => reply.error(errno(e)),
+        }
+    }
+
+    fn setattr(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let change = Change { mode, uid, gid, size, atime, mtime };
+        let result =
+            self.change_attributes(req, ino.0, &change).and_then(|()| self.state().attr(ino.0));
+        match result {
+            Ok(attr) => reply.attr(&TTL, &attr),
+            Err(e) => reply.error(errno(e)),
+        }
+    }
+
+    fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
+        let result = self.state().volume().readlink(ino.0);
+        match result {
+            Ok(target) => reply.data(target.as_bytes()),
+            Err(e) => reply.error(errno(e)),
+        }
+    }
+
+    fn mknod(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let result = new_node(mode, rdev).ok_or(Errno::EINVAL).and_then(|node| {
+            let caller = caller::of(req);
+            self.state().make(&caller, parent.0, name.as_bytes(), node, Mode(mode & 0o7777))
+        });
+        answer_entry(reply, result);
+    }
+
+    fn mkdir(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let (caller, mode) = (caller::of(req), Mode(mode & 0o7777));
+        let result = self.state().make(&caller, parent.0, name.as_bytes(), NewNode::Dir, mode);
+        answer_entry(reply, result);
+    }
+
+    fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let result = self.state().unlink(parent.0, name.as_bytes());
+        answer_empty(reply, result);
+    }
+
+    fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let result = self.state().rmdir(parent.0, name.as_bytes());
+        answer_empty(reply, result);
+    }
+
+    fn symlink(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        link_name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        let node = NewNode::Symlink(FsBytes::from(target.as_os_str().as_bytes()));
+        let (caller, mode) = (caller::of(req), Mode(0o777));
+        let result = self.state().make(&caller, parent.0, link_name.as_bytes(), node, mode);
+        answer_entry(reply, result);
+    }
+
+    fn rename(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        newparent: INodeNo,
+        newname: &OsStr,
+        flags: fuser::RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let flags = RenameFlags::from_bits_retain(flags.bits());
+        let (from, to) = ((parent.0, name.as_bytes()), (newparent.0, newname.as_bytes()));
+        let result = self.state().rename(&caller::of(req), from, to, flags);
+        answer_empty(reply, result);
+    }
+
+    fn link(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        newparent: INodeNo,
+        newname: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        let result = self.state().link(ino.0, newparent.0, newname.as_bytes());
+        answer_entry(reply, result);
+    }
+
+    fn open(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let result = self.state().open_file(ino.0);
+        match result {
+            Ok(()) => reply.opened(HANDLE, FopenFlags::empty()),
+            Err(e) => reply.error(errno(e)),
+        }
+    }
+
+    fn create(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        _flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let (caller, mode) = (caller::of(req), Mode(mode & 0o7777));
+        let mut state = self.state();
+        let result = state
+            .make(&caller, parent.0, name.as_bytes(), NewNode::File, mode)
+            .and_then(|attr| state.open_file(attr.ino.0).map(|()| attr));
+        drop(state);
+        match result {
+            Ok(attr) => reply.created(&TTL, &attr, GENERATION, HANDLE, FopenFlags::empty()),
+            Err(e) => reply.error(errno(e)),
+        }
+    }
+
+    fn read(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let mut bytes = Vec::new();
+        let mut state = self.state();
+        let result = state.volume().read(ino.0, offset, size as usize, &mut bytes);
+        if result.is_ok() {
+            state.volume_mut().note_access(ino.0);
+        }
+        drop(state);
+        match result {
+            Ok(()) => reply.data(&bytes),
+            Err(e) => reply.error(errno(e)),
+        }
+    }
+
+    fn write(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let mut state = self.state();
+        let volume = state.volume_mut();
+        let mut result = volume.write(ino.0, offset, data);
+        if result.is_ok() && write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+            result = result.and_then(|n| caller::kill_privileges(volume, req, ino.0).map(|()| n));
+        }
+        drop(state);
+        match result {
+            Ok(written) => reply.written(written as u32),
+            Err(e) => reply.error(errno(e)),
+        }
+    }
+
+    fn flush(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _lock_owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        // Nothing is ever delayed here, so close(2) has nothing to report: after this answer the
+        // kernel does not ask again.
+        reply.error(errno(Errno::ENOSYS));
+    }
+
+    fn release(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.state().release_file(ino.0);
+        reply.ok();
+    }
+
+    fn fsync(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        reply.ok();
+    }
+
+    fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let result = self.state().attr(ino.0);
+        match result {
+            Ok(_) => reply.opened(HANDLE, FopenFlags::empty()),
+            Err(e) => reply.error(errno(e)),
+        }
+    }
+
+    fn readdir(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let mut state = self.state();
+        state.volume_mut().note_access(ino.0);
+        let (parent, entries) =
+            (state.volume().parent(ino.0), state.volume().entries(ino.0, offset.max(2)));
+        drop(state);
+        let (parent, entries) = match (parent, entries) {
+            (Ok(parent), Ok(entries)) => (parent, entries),
+            (Err(e), _) | (_, Err(e)) => return reply.error(errno(e)),
+        };
+        let dots = [(".", ino.0), ("..", parent)];
+        let dots = dots.into_iter().zip(1..).map(|((name, ino), cookie)| DirEntry {
+            name: FsBytes::from(name),
+            ino,
+            kind: Kind::Dir,
+            cookie,
+        });
+        for entry in dots.filter(|dot| dot.cookie > offset).chain(entries) {
+            let name = OsStr::from_bytes(entry.name.as_bytes());
+            let kind = file_type(entry.kind);
+            if reply.add(INodeNo(entry.ino), entry.cookie, kind, name) {
+                break; // full: the kernel comes back with the last cookie
+            }
+        }
+        reply.ok();
+    }
+
+    fn fsyncdir(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        reply.ok();
+    }
+
+    fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        let s = self.state().volume().statfs();
+        let (block_bytes, name_max) = (s.block_bytes as u32, s.name_bytes_max as u32);
+        reply.statfs(
+            s.blocks,
+            s.blocks_free,
+            s.blocks_available,
+            s.files,
+            s.files_free,
+            block_bytes,
+            name_max,
+            block_bytes,
+        );
+    }
+
+    fn setxattr(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        let flags = XattrFlags::from_bits_retain(flags as u32);
+        let result = xattr_name(name)
+            .and_then(|name| self.state().volume_mut().setxattr(ino.0, name, value, flags));
+        answer_empty(reply, result);
+    }
+
+    fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let result = xattr_name(name).and_then(|name| self.state().volume().getxattr(ino.0, name));
+        answer_xattr(reply, size, result.as_ref().map(FsBytes::as_bytes).map_err(|e| *e));
+    }
+
+    fn listxattr(&self, _req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let result = self.state().volume().listxattr(ino.0);
+        let list = result.map(|names| -> Vec<u8> {
+            names.iter().flat_map(|name| [name.as_bytes(), b"\0"].concat()).collect()
+        });
+        answer_xattr(reply, size, list.as_deref().map_err(|e| *e));
+    }
+
+    fn removexattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let result =
+            xattr_name(name).and_then(|name| self.state().volume_mut().removexattr(ino.0, name));
+        answer_empty(reply, result);
+    }
+
+    fn fallocate(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let mode = FallocateMode::from_bits_retain(mode as u32);
+        let mut state = self.state();
+        let volume = state.volume_mut();
+        let result = volume
+            .fallocate(ino.0, mode, offset, length)
+            .and_then(|()| caller::kill_privileges_unless_privileged(volume, req, ino.0));
+        drop(state);
+        answer_empty(reply, result);
+    }
+
+    fn lseek(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        // The kernel answers SEEK_SET, SEEK_CUR and SEEK_END by itself (fuse_file_llseek,
+        // fs/fuse/file.c), and so does it with a negative offset.
+        let offset = offset as u64;
+        let result = match whence {
+            libc::SEEK_DATA => self.state().volume().seek_data(ino.0, offset),
+            libc::SEEK_HOLE => self.state().volume().seek_hole(ino.0, offset),
+            _ => Err(Errno::EINVAL),
+        };
+        match result {
+            Ok(found) => reply.offset(found as i64),
+            Err(e) => reply.error(errno(e)),
+        }
+    }
+
+    fn copy_file_range(
+        &self,
+        req: &Request,
+        ino_in: INodeNo,
+        _fh_in: FileHandle,
+        offset_in: u64,
+        ino_out: INodeNo,
+        _fh_out: FileHandle,
+        offset_out: u64,
+        len: u64,
+        _flags: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        let mut state = self.state();
+        let volume = state.volume_mut();
+        let result =
+            volume.copy_range(ino_in.0, offset_in, ino_out.0, offset_out, len).and_then(|copied| {
+                caller::kill_privileges_unless_privileged(volume, req, ino_out.0)?;
+                Ok(copied)
+            });
+        drop(state);
+        match result {
+            Ok(copied) => reply.written(copied as u32),
+            Err(e) => reply.error(errno(e)),
+        }
+    }
+
+    fn ioctl(
+        &self,
+        req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _flags: IoctlFlags,
+        cmd: u32,
+        in_data: &[u8],
+        _out_size: u32,
+        reply: ReplyIoctl,
+    ) {
+        control::answer(self, req, cmd, in_data, reply);
+    }
+}

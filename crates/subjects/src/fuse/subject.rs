@@ -1,0 +1,146 @@
+//! [`ReffsSubject`]: operations on a RefFS of its own, by real system calls.
+
+use std::collections::BTreeSet;
+
+use fathom_core::{Capability, Checkpoint, HarnessFault, Op, Outcome, Subject, Tree};
+use fathom_model::Config;
+use tempfile::TempDir;
+
+use super::mount::{Mount, Options};
+use super::snapshot::Snapshots;
+use crate::sys::{Executor, View};
+
+/// The key of the state in which the subject started.
+const START: u64 = 0;
+
+/// The reference file system behind the kernel's FUSE. As root it is mounted where nobody sees it;
+/// as an ordinary user on a temporary directory. Takes over its thread: see [`crate::sys`].
+pub struct ReffsSubject {
+    /// Dropped first: it keeps the file system busy.
+    executor: Executor,
+    /// None only while it is being remounted, or after that failed.
+    live: Option<Live>,
+    key_next: u64,
+    _point: Option<TempDir>,
+}
+
+/// What is there while the file system is mounted.
+struct Live {
+    snapshots: Snapshots,
+    mount: Mount,
+}
+
+impl Live {
+    fn new(mount: Mount) -> Result<Live, HarnessFault> {
+        let root = mount.open_root().map_err(fault("mounting"))?;
+        Ok(Live { snapshots: Snapshots::from(root), mount })
+    }
+}
+
+fn fault<E: std::error::Error>(context: &str) -> impl FnOnce(E) -> HarnessFault {
+    move |error| HarnessFault::new(format!("{context} the reference file system"), error)
+}
+
+impl ReffsSubject {
+    /// Mounts a new file system.
+    ///
+    /// # Errors
+    /// If it cannot be mounted or the thread cannot be taken over.
+    pub fn new(config: Config, view: View) -> Result<ReffsSubject, HarnessFault> {
+        let options = Options::default();
+        let (mount, point) = if rustix::process::geteuid().is_root() {
+            (Mount::detached(config, options), None)
+        } else {
+            let point = tempfile::tempdir()
+                .map_err(|error| HarnessFault::new("making a mount point", error))?;
+            (Mount::start(point.path(), config, options), Some(point))
+        };
+        let live = Live::new(mount.map_err(fault("mounting"))?)?;
+        let root = live.mount.open_root().map_err(fault("entering"))?;
+        live.snapshots.save(START).map_err(fault("saving"))?;
+        let executor = Executor::new(root, view)?;
+        Ok(ReffsSubject { executor, live: Some(live), key_next: START + 1, _point: point })
+    }
+
+    /// Starts again: an empty file system, no open slots, the first mask and identity.
+    ///
+    /// # Errors
+    /// If the mount is gone.
+    pub fn reset(&mut self) -> Result<(), HarnessFault> {
+        self.executor.release();
+        let live = self.live()?;
+        live.snapshots.restore(START, false).map_err(fault("restoring"))?;
+        let root = live.mount.open_root().map_err(fault("entering"))?;
+        self.executor.restart(root)
+    }
+
+    /// Looks at the volume behind the mount.
+    ///
+    /// # Errors
+    /// If the mount is gone.
+    pub fn mount(&self) -> Result<&Mount, HarnessFault> {
+        Ok(&self.live()?.mount)
+    }
+
+    fn live(&self) -> Result<&Live, HarnessFault> {
+        self.live.as_ref().ok_or_else(|| {
+            HarnessFault::new("using the reference file system", "remounting it has failed")
+        })
+    }
+
+    fn remount(&mut self) -> Result<Outcome, HarnessFault> {
+        self.live()?;
+        self.executor.release();
+        let Some(Live { snapshots, mount }) = self.live.take() else { unreachable!("checked") };
+        drop(snapshots);
+        let live = Live::new(mount.remount().map_err(fault("remounting"))?)?;
+        self.executor.resume(live.mount.open_root().map_err(fault("entering"))?)?;
+        self.live = Some(live);
+        Ok(Outcome::ok(0))
+    }
+}
+
+impl Subject for ReffsSubject {
+    fn name(&self) -> String {
+        "reffs".to_owned()
+    }
+
+    fn capabilities(&self) -> BTreeSet<Capability> {
+        let mut capabilities = BTreeSet::from([Capability::Remount]);
+        if rustix::process::geteuid().is_root() {
+            capabilities.insert(Capability::Devices);
+        }
+        if self.executor.can_switch_identity() {
+            capabilities.insert(Capability::Identity);
+        }
+        capabilities
+    }
+
+    fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
+        match op {
+            Op::Remount => self.remount(),
+            op => self.executor.apply(op),
+        }
+    }
+
+    fn observe(&mut self) -> Result<Tree, HarnessFault> {
+        self.executor.observe()
+    }
+}
+
+/// By the snapshot ioctls. Restoring closes every slot; mask and identity stay as they are.
+impl Checkpoint for ReffsSubject {
+    type Token = u64;
+
+    fn save(&mut self) -> Result<u64, HarnessFault> {
+        let key = self.key_next;
+        self.live()?.snapshots.save(key).map_err(fault("saving"))?;
+        self.key_next += 1;
+        Ok(key)
+    }
+
+    fn restore(&mut self, token: &u64) -> Result<(), HarnessFault> {
+        self.executor.close_all();
+        self.live()?.snapshots.restore(*token, false).map_err(fault("restoring"))
+    }
+}
