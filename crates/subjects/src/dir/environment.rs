@@ -77,22 +77,43 @@ fn protected(what: &str) -> u8 {
 }
 
 /// Magic numbers of statfs(2).
-const PROFILES: [(libc::__fsword_t, &str); 6] = [
+const PROFILES: [(libc::__fsword_t, &str); 5] = [
     (libc::TMPFS_MAGIC, "tmpfs"),
-    // Shared by ext2, ext3 and ext4.
-    (libc::EXT4_SUPER_MAGIC, "ext4"),
     (libc::XFS_SUPER_MAGIC, "xfs"),
     (libc::BTRFS_SUPER_MAGIC, "btrfs"),
     (libc::OVERLAYFS_SUPER_MAGIC, "overlay"),
     (libc::FUSE_SUPER_MAGIC, "fuse"),
 ];
 
-/// The name of the profile for the file system of `path`; `generic` for one that is not known.
+/// The name of the profile (see [`fathom_model::Quirks::profile`]) for the file system of `path`;
+/// `generic` for one that is not known.
 ///
 /// # Errors
 /// If the path cannot be looked at.
 pub fn detect_profile(path: &Path) -> Result<&'static str, SubjectError> {
-    let stat = statfs(path).map_err(|errno| SubjectError::io("look at", path)(errno.into()))?;
+    let failed = |errno: rustix::io::Errno| SubjectError::io("look at", path)(errno.into());
+    let stat = statfs(path).map_err(failed)?;
+    // ext2, ext3 and ext4 share a number.
+    if stat.f_type == libc::EXT4_SUPER_MAGIC {
+        let device = rustix::fs::stat(path).map_err(failed)?.st_dev;
+        let has_extents = mounted_type(device).is_none_or(|fs_type| fs_type == "ext4");
+        return Ok(match (has_extents, stat.f_bsize) {
+            (true, 1024) => "ext4-1k",
+            (true, _) => "ext4",
+            (false, 1024) => "ext2-1k",
+            (false, _) => "ext2",
+        });
+    }
     let known = PROFILES.iter().find(|(magic, _)| *magic == stat.f_type);
     Ok(known.map_or("generic", |(_, name)| name))
+}
+
+/// The type with which a device is mounted, from proc(5) `/proc/self/mountinfo`: the third field is
+/// the device, the first after the dash is the type.
+fn mounted_type(device: u64) -> Option<String> {
+    let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let text = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let line = text.lines().find(|line| line.split(' ').nth(2) == Some(&device))?;
+    let (_, after_dash) = line.split_once(" - ")?;
+    after_dash.split(' ').next().map(str::to_owned)
 }

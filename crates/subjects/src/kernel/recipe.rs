@@ -13,7 +13,7 @@ pub struct Recipe {
     pub format: Option<Format>,
     /// Mount options: `key` or `key=value`.
     pub options: Vec<String>,
-    /// Which set of known differences applies.
+    /// Which set of known differences applies: a name for [`fathom_model::Quirks::profile`].
     pub profile: String,
 }
 
@@ -38,10 +38,11 @@ impl Recipe {
     pub fn all() -> Vec<Recipe> {
         vec![
             tmpfs(),
-            ext("ext2", "ext2", 1024),
-            ext("ext3", "ext3", 1024),
-            ext("ext4", "ext4", 4096),
-            ext("ext4-1k", "ext4", 1024),
+            ext("ext2", "ext2", 1024, "ext2-1k"),
+            // The format of ext2 with a journal.
+            ext("ext3", "ext3", 1024, "ext2-1k"),
+            ext("ext4", "ext4", 4096, "ext4"),
+            ext("ext4-1k", "ext4", 1024, "ext4-1k"),
             xfs(),
             btrfs(),
         ]
@@ -70,10 +71,10 @@ fn tmpfs() -> Recipe {
 
 /// No blocks reserved for root (`-m 0`), so that everybody meets `ENOSPC` at the same point; nothing
 /// left to a background thread (`lazy_…=0`), so that runs are alike.
-fn ext(name: &str, fs_type: &str, block_bytes: u32) -> Recipe {
+fn ext(name: &str, fs_type: &str, block_bytes: u32, profile: &str) -> Recipe {
     let journal = if fs_type == "ext2" { "" } else { ",lazy_journal_init=0" };
     let command = format!(
-        "mkfs.{fs_type} -q -F -b {block_bytes} -m 0 -N 16384 \
+        "mkfs.{fs_type} -q -F -b {block_bytes} -I 256 -m 0 -N 16384 \
          -E {EXT_SEED},nodiscard,lazy_itable_init=0{journal}"
     );
     Recipe {
@@ -86,7 +87,7 @@ fn ext(name: &str, fs_type: &str, block_bytes: u32) -> Recipe {
             package: "e2fsprogs".to_owned(),
         }),
         options: Vec::new(),
-        profile: fs_type.to_owned(),
+        profile: profile.to_owned(),
     }
 }
 
@@ -132,6 +133,7 @@ mod tests {
         for recipe in Recipe::all() {
             assert_eq!(Recipe::named(&recipe.name), Some(recipe.clone()));
             assert_eq!(recipe.format.is_none(), recipe.fs_type == "tmpfs");
+            assert!(fathom_model::Quirks::profile(&recipe.profile).is_some(), "{}", recipe.profile);
         }
         assert_eq!(Recipe::named("ext5"), None);
     }

@@ -28,7 +28,7 @@ impl Window {
     fn map(fd: RawFd, offset: i64, len: usize, protection: i32) -> Result<Window, Errno> {
         let page = rustix::param::page_size() as i64;
         let lead_bytes = offset.rem_euclid(page);
-        let mapped_bytes = lead_bytes as usize + len;
+        let mapped_bytes = len.checked_add(lead_bytes as usize).ok_or(Errno::ENOMEM)?;
         let from = offset - lead_bytes;
         // SAFETY: a new mapping at an address that the kernel chooses disturbs nothing.
         let start = unsafe {

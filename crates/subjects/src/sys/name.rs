@@ -9,7 +9,7 @@ use super::{Applied, Executor, call};
 
 /// No symbolic link is longer than a path (PATH_MAX of the kernel's `limits.h`), so a longer buffer
 /// than this changes nothing.
-const READLINK_BYTES_MAX: u64 = 4096;
+const READLINK_BYTES_MAX: i32 = 4096;
 
 impl Executor {
     pub(super) fn mkdir(&mut self, path: &FsPath, mode: Mode) -> Applied {
@@ -51,7 +51,9 @@ impl Executor {
 
     pub(super) fn readlink(&mut self, path: &FsPath, len: u64) -> Applied {
         let path = self.guard.within(path, Last::Keep)?;
-        let to = self.buffer.slice(len.min(READLINK_BYTES_MAX) as usize);
+        // The kernel's type of the length is int, and what is not positive is EINVAL.
+        let len = (len as i32).clamp(0, READLINK_BYTES_MAX);
+        let to = self.buffer.slice(len as usize);
         Ok(match call::readlink(path.c(), to) {
             Ok(count) => Outcome::data(&to[..count as usize]),
             Err(errno) => Outcome::err(errno),
