@@ -5,6 +5,8 @@
 use std::mem::MaybeUninit;
 use std::path::Path;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use fathom_model::Config;
@@ -21,12 +23,11 @@ pub enum Ended {
     Unmounted,
 }
 
-/// How often to look whether somebody else has unmounted.
-const POLL: Duration = Duration::from_millis(100);
+/// How often to look whether there is a reason to end: not noticed by people, nor by the processor.
+const POLL: Duration = Duration::from_millis(50);
 
 /// Mounts a new file system on `point` and serves it until it is unmounted or a signal asks to end.
-/// Calls `ready` when it can be used. From then on the signals are blocked in this thread and those
-/// it starts; call this from the main thread before any other is started.
+/// Calls `ready` when it can be used.
 ///
 /// # Errors
 /// See [`MountError`].
@@ -36,48 +37,60 @@ pub fn serve(
     options: Options,
     ready: impl FnOnce(),
 ) -> Result<Ended, MountError> {
-    let signals = Signals::block();
+    // First, so that no signal can come between mounting and catching.
+    let _caught = Caught::start();
     let mount = Mount::start(point, config, options)?;
     ready();
-    loop {
-        if signals.wait(POLL) {
+    while !mount.is_over() {
+        if ASKED_TO_END.load(Ordering::Relaxed) {
             mount.unmount()?;
             return Ok(Ended::Signal);
         }
-        if mount.is_over() {
-            return Ok(Ended::Unmounted);
-        }
+        thread::sleep(POLL);
     }
+    Ok(Ended::Unmounted)
+}
+
+static ASKED_TO_END: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn note(_signal: libc::c_int) {
+    ASKED_TO_END.store(true, Ordering::Relaxed);
 }
 
 /// The signals that ask a program to end.
-struct Signals(libc::sigset_t);
+const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-impl Signals {
-    /// Blocks them, so that they wait to be asked for.
-    fn block() -> Signals {
-        let mut set = MaybeUninit::uninit();
-        // SAFETY: sigemptyset initialises the set before anything reads it; the signal numbers are
-        // valid, so none of these calls can fail.
-        let set = unsafe {
-            libc::sigemptyset(set.as_mut_ptr());
-            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-                libc::sigaddset(set.as_mut_ptr(), signal);
+/// Catches [`SIGNALS`] while it lives; what was done with them before is done again afterwards.
+struct Caught {
+    before: [libc::sigaction; 3],
+}
+
+impl Caught {
+    fn start() -> Caught {
+        ASKED_TO_END.store(false, Ordering::Relaxed);
+        let handler: extern "C" fn(libc::c_int) = note;
+        let before = SIGNALS.map(|signal| {
+            let mut before = MaybeUninit::zeroed();
+            // SAFETY: all zeros is a valid sigaction; the handler is async-signal-safe, because all
+            // it does is an atomic store; the numbers are valid, so the call cannot fail and fills
+            // in `before`.
+            unsafe {
+                let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+                action.sa_sigaction = handler as libc::sighandler_t;
+                action.sa_flags = libc::SA_RESTART;
+                libc::sigaction(signal, &action, before.as_mut_ptr());
+                before.assume_init()
             }
-            set.assume_init()
-        };
-        // SAFETY: the set is initialised, and a null pointer asks for no old mask.
-        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, ptr::null_mut()) };
-        Signals(set)
+        });
+        Caught { before }
     }
+}
 
-    /// Whether one of them came within `timeout`.
-    fn wait(&self, timeout: Duration) -> bool {
-        let timeout = libc::timespec {
-            tv_sec: timeout.as_secs() as libc::time_t,
-            tv_nsec: timeout.subsec_nanos().into(),
-        };
-        // SAFETY: the set is initialised, and a null pointer asks for no details.
-        unsafe { libc::sigtimedwait(&self.0, ptr::null_mut(), &timeout) > 0 }
+impl Drop for Caught {
+    fn drop(&mut self) {
+        for (signal, before) in SIGNALS.into_iter().zip(&self.before) {
+            // SAFETY: puts back what `sigaction` has given us.
+            unsafe { libc::sigaction(signal, before, ptr::null_mut()) };
+        }
     }
 }
