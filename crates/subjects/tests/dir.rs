@@ -85,6 +85,26 @@ fn a_huge_sparse_file_does_not_hang_the_walk() {
 }
 
 #[test]
+fn a_tree_that_is_too_deep_is_our_limit_and_not_a_finding() {
+    let mut subject = subject();
+    let mut path = String::from("d");
+    for _ in 0..300 {
+        expect(&mut subject, mkdir(&path, 0o755), ok(0));
+        path.push_str("/d");
+    }
+    let fault = subject.observe().unwrap_err().to_string();
+    assert!(fault.contains("deeper than 256 directories"), "{fault}");
+    // The walk came back, and so will the removal.
+    expect(
+        &mut subject,
+        Op::Stat { target: Target::Path(path.as_str().into()) },
+        err(Errno::ENOENT),
+    );
+    expect(&mut subject, mkdir("here", 0o755), ok(0));
+    assert!(subject.path().join("here").is_dir());
+}
+
+#[test]
 fn no_operation_leaves_the_directory() {
     let mut subject = subject();
     for op in [

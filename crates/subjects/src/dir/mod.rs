@@ -38,9 +38,8 @@ impl DirSubject {
             return Err(SubjectError::NotADirectory(given));
         }
         let scratch = Scratch::create(&given)?;
-        let capabilities_of_dir = scratch.capabilities();
+        let mut capabilities = scratch.capabilities();
         let executor = Executor::new(scratch.open()?, view)?;
-        let mut capabilities = capabilities_of_dir;
         if executor.can_switch_identity() {
             capabilities.insert(Capability::Identity);
         }

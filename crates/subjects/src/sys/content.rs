@@ -3,7 +3,7 @@
 use std::os::fd::RawFd;
 
 use fathom_core::digest::{PAGE_BYTES, content_term};
-use fathom_core::{Digest, Errno, HarnessFault};
+use fathom_core::{Digest, Errno};
 
 use super::buffer::Buffer;
 use super::call;
@@ -53,8 +53,7 @@ pub(super) fn digest(fd: RawFd, size: u64, buffer: &mut Buffer) -> Result<Digest
     let segments = segments(fd, size).of("lseek")?;
     let data_bytes: u64 = segments.iter().map(|(start, end)| end - start).sum();
     if data_bytes > DATA_BYTES_MAX {
-        let message = format!("{data_bytes} bytes in one file are too many to compare");
-        return Err(Stop::Fault(HarnessFault::new("reading a file", message)));
+        return Err(Stop::fault(format!("{data_bytes} bytes in one file are too many to compare")));
     }
     let mut done = 0;
     for (start, end) in segments {

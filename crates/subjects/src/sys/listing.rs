@@ -11,6 +11,9 @@ use super::{Executor, call};
 /// What one call asks for: the same as the C library's `readdir`.
 const CHUNK_BYTES: usize = 32 << 10;
 
+/// A listing that is longer is taken for one that never ends (`EOVERFLOW`): a million long names.
+const LISTING_BYTES_MAX: usize = 256 << 20;
+
 /// Offsets in `struct linux_dirent64` (getdents(2)).
 mod dirent {
     pub(super) const RECORD_BYTES: usize = 16;
@@ -48,9 +51,6 @@ fn is_dir(fd: RawFd) -> bool {
 }
 
 /// Calls `visit` with the name and type letter of every entry from the present position on.
-///
-/// A directory that never ends would keep us for ever, but the kernel then fills one buffer after
-/// the other with the same names: the caller's problem is bounded by [`LISTING_BYTES_MAX`].
 pub(super) fn for_each(
     fd: RawFd,
     buffer: &mut Buffer,
@@ -79,9 +79,6 @@ pub(super) fn for_each(
         }
     }
 }
-
-/// A listing that is longer is taken for one that never ends (`EOVERFLOW`): a million long names.
-const LISTING_BYTES_MAX: usize = 256 << 20;
 
 /// The letter of a `DT_…` value: the type bits of a mode, shifted (the kernel's `fs_types.h`).
 fn letter(kind: u8) -> char {

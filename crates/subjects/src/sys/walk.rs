@@ -46,6 +46,9 @@ impl View {
 /// More than a symbolic link can hold.
 const TARGET_BYTES: usize = 8192;
 
+/// Deeper trees are not walked: every level takes a descriptor and some stack.
+const DEPTH_MAX: usize = 256;
+
 /// What names an inode on the host: device and number.
 type FileId = (u32, u32, u64);
 
@@ -70,6 +73,12 @@ pub(super) enum Stop {
     Fault(HarnessFault),
 }
 
+impl Stop {
+    pub(super) fn fault(message: impl ToString) -> Stop {
+        Stop::Fault(HarnessFault::new("walking the tree", message))
+    }
+}
+
 impl From<HarnessFault> for Stop {
     fn from(fault: HarnessFault) -> Stop {
         Stop::Fault(fault)
@@ -84,9 +93,7 @@ pub(super) trait OfCall<T> {
 impl<T> OfCall<T> for Result<T, Errno> {
     fn of(self, call: &str) -> Result<T, Stop> {
         self.map_err(|errno| match errno {
-            Errno::EMFILE | Errno::ENFILE => {
-                Stop::Fault(HarnessFault::new("walking the tree", "too many open files"))
-            }
+            Errno::EMFILE | Errno::ENFILE => Stop::fault("too many open files"),
             errno => Stop::Broken(Broken { call: call.to_owned(), errno }),
         })
     }
@@ -104,29 +111,27 @@ pub(super) fn walk(root: RawFd, view: &View, buffer: &mut Buffer) -> Result<Tree
 }
 
 impl Walk<'_> {
-    fn visit(&mut self, name: &CStr, path: FsPath) -> Result<(), HarnessFault> {
+    /// Returns what it found; after a directory, the current directory is another one.
+    fn visit(&mut self, name: &CStr, path: FsPath) -> Result<Kind, HarnessFault> {
         let stat = match call::statx(libc::AT_FDCWD, name, libc::AT_SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
             Err(errno) => {
-                self.found.insert(path, (UNKNOWN, Entry::broken("statx", errno)));
-                return Ok(());
+                let entry = Entry::broken("statx", errno);
+                let kind = entry.kind;
+                self.found.insert(path, (UNKNOWN, entry));
+                return Ok(kind);
             }
         };
         let id = (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
         let mut entry = entry_of(&stat, self.view.times);
-        let observed = self.observe(name, &path, id, &mut entry);
-        match observed {
+        let kind = entry.kind;
+        match self.observe(name, &path, id, &mut entry) {
             Ok(()) => {}
             Err(Stop::Broken(broken)) => entry.broken = Some(broken),
-            Err(Stop::Fault(fault)) => {
-                return Err(HarnessFault::new(
-                    format!("{} at {path}", fault.context),
-                    fault.message,
-                ));
-            }
+            Err(Stop::Fault(fault)) => return Err(fault),
         }
         self.found.insert(path, (id, entry));
-        Ok(())
+        Ok(kind)
     }
 
     fn observe(
@@ -174,6 +179,9 @@ impl Walk<'_> {
             // Only a damaged file system has a directory inside itself.
             return Err(Errno::ELOOP).of("descend");
         }
+        if self.above.len() == DEPTH_MAX {
+            return Err(Stop::fault(format!("{path} is deeper than {DEPTH_MAX} directories")));
+        }
         let dir = open_quietly(name, libc::O_DIRECTORY).of("open")?;
         let mut names: Vec<CString> = Vec::new();
         let listed = listing::for_each(dir.as_raw_fd(), self.buffer, |name, _| {
@@ -187,9 +195,9 @@ impl Walk<'_> {
         for name in names.iter().filter(|name| !self.view.hides_name(name.to_bytes())) {
             let path = path.join(name.to_bytes());
             twice |= self.found.contains_key(&path);
-            self.visit(name, path)?;
-            // A visit to a directory went down; come back.
-            call::fchdir(dir.as_raw_fd()).of("fchdir")?;
+            if self.visit(name, path)? == Kind::Dir {
+                call::fchdir(dir.as_raw_fd()).of("fchdir")?;
+            }
         }
         self.above.pop();
         listed.of("getdents64")?;
