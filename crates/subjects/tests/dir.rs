@@ -30,6 +30,7 @@ fn every_operation_answers_as_linux_promises() {
     for place in places() {
         let mut subject = DirSubject::create(&place, View::default()).unwrap();
         every_operation(&mut subject, true);
+        beyond_the_reference(&mut subject);
         let tree = subject.observe().unwrap();
         assert!(tree.entries.values().all(|entry| entry.broken.is_none()), "{tree}");
         assert_eq!(tree.entries[&FsBytes::from("mapped")].xattrs.len(), 1, "security.x is hidden");
@@ -323,6 +324,7 @@ fn works_without_root() {
         let mut subject = DirSubject::create(home.path(), View::default()).unwrap();
         assert!(!subject.capabilities().contains(&Capability::Identity));
         every_operation(&mut subject, true);
+        beyond_the_reference(&mut subject);
         let hidden = [create(0, "hidden"), Op::Chmod { target: path("hidden"), mode: Mode(0) }];
         for op in hidden {
             subject.apply(&op).unwrap().result.unwrap();

@@ -53,6 +53,7 @@ fn life(name: &str) {
     let device = subject.device().map(Path::to_owned);
     assert_eq!(subject.observe().unwrap().entries.len(), 1, "a new file system is empty");
     every_operation(&mut subject, !matches!(name, "ext2" | "ext3"));
+    beyond_the_reference(&mut subject);
     identities(&mut subject);
     devices(&mut subject);
     let before = subject.observe().unwrap();
