@@ -12,7 +12,10 @@ use crate::pattern::Pattern;
 const BUFFER_BYTES: u64 = 64 << 20;
 
 /// No symbolic link is longer than a path.
-const PATH_BYTES: u64 = 4096;
+const PATH_BYTES: i32 = 4096;
+
+/// No value or list of extended attributes is longer.
+const XATTR_BYTES: u64 = 65536;
 
 /// The expression of an operation, and what it needs.
 pub(super) fn of(op: &Op, run: &mut Runtime) -> String {
@@ -107,7 +110,7 @@ fn on_contents(op: &Op, run: &mut Runtime) -> String {
         }
         Op::CopyFileRange { from, from_offset, to, to_offset, len, flags } => {
             let (from, to) = (run.slot(*from), run.slot(*to));
-            let (from_offset, to_offset) = (place(*from_offset), place(*to_offset));
+            let (from_offset, to_offset) = (offset(*from_offset), offset(*to_offset));
             let len = length(*len, run);
             format!("copy_file_range({from}, {from_offset}, {to}, {to_offset}, {len}, {flags}u)")
         }
@@ -133,7 +136,8 @@ fn on_names(op: &Op, run: &mut Runtime) -> String {
         }
         Op::Symlink { target, path } => format!("symlink({}, {})", name(target), name(path)),
         Op::Readlink { path, len } => {
-            let (to, len) = buffer((*len).min(PATH_BYTES), run);
+            // The kernel's type of the length is int: what is negative there stays wrong.
+            let (to, len) = buffer((*len as i32).clamp(0, PATH_BYTES) as u64, run);
             format!("data(readlink({}, {to}, {len}))", name(path))
         }
         Op::Mknod { path, mode, dev: (major, minor) } => {
@@ -147,10 +151,7 @@ fn on_names(op: &Op, run: &mut Runtime) -> String {
 
 fn on_attributes(op: &Op, target: &Target, run: &mut Runtime) -> String {
     let (dir, path, how) = location(target, run);
-    let plain = match target {
-        Target::Slot(_) => dir.clone(),
-        _ => path.clone(),
-    };
+    let plain = place(target, run);
     match op {
         Op::Truncate { len, .. } => format!("{}({plain}, {})", op.call(), signed(*len)),
         Op::Chmod { mode, .. } if op.call() == "fchmodat2" => {
@@ -190,33 +191,31 @@ fn on_attributes(op: &Op, target: &Target, run: &mut Runtime) -> String {
 }
 
 fn on_xattrs(op: &Op, run: &mut Runtime) -> String {
-    let mut at = |target: &Target| match location(target, run) {
-        (slot, _, _) if matches!(target, Target::Slot(_)) => slot,
-        (_, path, _) => path,
-    };
     match op {
         Op::Setxattr { target, name: key, value, flags: how } => {
-            let at = at(target);
+            let at = place(target, run);
             let (from, len) = pattern(value, run);
             format!("{}({at}, {}, {from}, {len}, {})", op.call(), name(key), flags(*how))
         }
         Op::Getxattr { target, name: key, len: 0 } => {
-            format!("{}({}, {}, NULL, 0)", op.call(), at(target), name(key))
+            format!("{}({}, {}, NULL, 0)", op.call(), place(target, run), name(key))
         }
         Op::Getxattr { target, name: key, len } => {
-            let at = at(target);
-            let (to, len) = buffer(*len, run);
+            let at = place(target, run);
+            let (to, len) = buffer((*len).min(XATTR_BYTES), run);
             format!("data({}({at}, {}, {to}, {len}))", op.call(), name(key))
         }
-        Op::Listxattr { target, len: 0 } => format!("{}({}, NULL, 0)", op.call(), at(target)),
         Op::Listxattr { target, len } => {
-            let at = at(target);
+            let at = match target {
+                Target::Path(path) => format!("{}, -1, 1", name(path)),
+                Target::Link(path) => format!("{}, -1, 0", name(path)),
+                Target::Slot(slot) => format!("NULL, {}, 0", run.slot(*slot)),
+            };
             run.need(Helper::Names);
-            let len = unsigned((*len).min(BUFFER_BYTES));
-            format!("names({}({at}, buffer({len}), {len}))", op.call())
+            format!("names({at}, {})", (*len).min(XATTR_BYTES))
         }
         Op::Removexattr { target, name: key } => {
-            format!("{}({}, {})", op.call(), at(target), name(key))
+            format!("{}({}, {})", op.call(), place(target, run), name(key))
         }
         other => unreachable!("{} works on no xattrs", other.name()),
     }
@@ -230,6 +229,14 @@ fn identity(uid: u32, gid: u32, groups: &[u32], run: &mut Runtime) -> String {
         list => format!("(const gid_t[]){{ {} }}", list.join(", ")),
     };
     format!("become({uid}u, {gid}u, {}, {list})", groups.len())
+}
+
+/// A target as one argument: a path or a descriptor.
+fn place(target: &Target, run: &mut Runtime) -> String {
+    match target {
+        Target::Path(path) | Target::Link(path) => name(path),
+        Target::Slot(slot) => run.slot(*slot),
+    }
 }
 
 /// A target as the `…at` calls take it: directory, path, flags.
@@ -268,7 +275,7 @@ fn length(len: u64, run: &mut Runtime) -> String {
 }
 
 /// An offset that the call may change.
-fn place(offset: Option<i64>) -> String {
+fn offset(offset: Option<i64>) -> String {
     offset.map_or("NULL".to_owned(), |offset| format!("&(off_t){{ {} }}", signed(offset)))
 }
 

@@ -288,7 +288,7 @@ fn on_names(op: &Op) -> Option<String> {
         Op::Symlink { target, path } => {
             Some(format!("ln -s -T -- {} {}", quote(target), quote(path)))
         }
-        Op::Readlink { path, len: 1.. } => Some(format!("readlink -- {}", quote(path))),
+        Op::Readlink { path, len: 1..=0x7fff_ffff } => Some(format!("readlink -- {}", quote(path))),
         Op::Mknod { path, mode, dev } if mode.perm() & !0o666 == 0 => {
             let kind = match mode.0 & Mode::S_IFMT {
                 Mode::S_IFIFO => "p".to_owned(),

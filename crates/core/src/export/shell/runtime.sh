@@ -1,7 +1,8 @@
 set -u
 different=0
-slot=() # descriptors of the open files
-as=()   # command that acts as another user
+slot=()    # descriptors of the open files
+nobody=999 # a descriptor that is not open
+as=()      # command that acts as another user
 
 directory=${1-}
 if [ -z "$directory" ]; then
@@ -86,11 +87,11 @@ close_slot() {
 }
 
 # The file of a slot by name: opened anew, with a position of its own.
-fd() { echo "/proc/self/fd/${slot[$1]}"; }
+fd() { echo "/proc/self/fd/${slot[$1]-$nobody}"; }
 
-read_slot() { run dd bs="$2" count=1 status=none <&"${slot[$1]}"; }
+read_slot() { run dd bs="$2" count=1 status=none <&"${slot[$1]-$nobody}"; }
 pread_slot() { dd if="$(fd "$1")" iflag=skip_bytes skip="$2" bs="$3" count=1 status=none; }
-write_slot() { pattern "$2" "$3" | run dd bs="$3" count=1 iflag=fullblock status=none >&"${slot[$1]}"; }
+write_slot() { pattern "$2" "$3" | run dd bs="$3" count=1 iflag=fullblock status=none >&"${slot[$1]-$nobody}"; }
 pwrite_slot() {
     pattern "$3" "$4" |
         dd of="$(fd "$1")" oflag=seek_bytes seek="$2" bs="$4" count=1 iflag=fullblock conv=notrunc status=none

@@ -22,6 +22,10 @@ static int map_window(struct window *w, int fd, int64_t offset, uint64_t bytes, 
     struct statx s;
     w->lead_bytes = (size_t)((offset % page + page) % page);
     w->mapped_bytes = w->lead_bytes + bytes;
+    if (w->mapped_bytes < bytes) { /* more than there are addresses */
+        errno = ENOMEM;
+        return -1;
+    }
     void *start = mmap(NULL, w->mapped_bytes, prot, MAP_SHARED, fd, offset - (int64_t)w->lead_bytes);
     if (start == MAP_FAILED)
         return -1;

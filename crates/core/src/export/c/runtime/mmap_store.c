@@ -1,6 +1,6 @@
 static long long mmap_store(int fd, const void *from, uint64_t bytes, int64_t offset, int sync_flags)
 {
-    struct window w;
+    struct window w = { 0 };
     if (map_window(&w, fd, offset, bytes, PROT_READ | PROT_WRITE, MADV_POPULATE_WRITE) != 0)
         return -1;
     memcpy(w.start + w.lead_bytes, from, w.bytes);
