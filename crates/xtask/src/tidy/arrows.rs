@@ -12,9 +12,13 @@ use crate::shell;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("fathom-core", &[]),
     ("fathom-model", &["fathom-core"]),
-    ("fathom-subjects", &["fathom-core", "fathom-model"]),
-    ("fathom-engine", &["fathom-core", "fathom-model"]),
-    ("fathom", &["fathom-core", "fathom-model", "fathom-subjects", "fathom-engine"]),
+    ("fathom-block", &["fathom-core"]),
+    ("fathom-subjects", &["fathom-core", "fathom-model", "fathom-block"]),
+    ("fathom-engine", &["fathom-core", "fathom-model", "fathom-block"]),
+    (
+        "fathom",
+        &["fathom-core", "fathom-model", "fathom-block", "fathom-subjects", "fathom-engine"],
+    ),
     ("xtask", &[]),
 ];
 

@@ -1,0 +1,44 @@
+//! Block devices that remember, and what a power failure leaves of them.
+//!
+//! A subject runs on a [`Recorder`]: reads come from an [`Image`], and whatever changes the device
+//! goes into a [`WriteLog`], in order. Afterwards the [`crash`] enumerators cut the power in that log
+//! and build every image that the fault model allows (it is stated in [`crash`]); each has a
+//! [`CrashPoint`], a short text from which the same image can be built again.
+//!
+//! ```
+//! use std::ops::ControlFlow;
+//! use fathom_block::{Bounds, Distinct, Geometry, Level, Recorder, Window};
+//!
+//! let geometry = Geometry::disk(64 * 1024);
+//! let mut device = Recorder::new(geometry.blank_image(), geometry)?;
+//! device.write(0, &[1; 512])?;
+//! device.write(4096, &[2; 512])?;
+//! device.flush();
+//!
+//! let base = geometry.blank_image();
+//! let window = Window::new(&base, device.log(), geometry.atomic_bytes);
+//! let mut distinct = Distinct::default();
+//! let _ = Level::Epoch.enumerator(&Bounds::default()).visit(&window, &mut |point, image| {
+//!     if distinct.insert(image) {
+//!         assert_eq!(window.rebuild(point).as_ref(), Ok(image));
+//!     }
+//!     ControlFlow::Continue(())
+//! });
+//! assert_eq!(distinct.len(), 4); // neither, one, the other, both
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! This crate knows nothing of file systems.
+
+pub mod crash;
+pub mod dm_log_writes;
+pub mod geometry;
+pub mod image;
+pub mod log;
+pub mod recorder;
+
+pub use crash::{Bounds, CrashPoint, Distinct, Enumerator, Level, Window};
+pub use geometry::{Geometry, GeometryError};
+pub use image::{Erased, Image};
+pub use log::{Event, WriteLog};
+pub use recorder::{DeviceError, Recorder};

@@ -1,0 +1,253 @@
+//! The device that subjects run on: an image that writes its own log.
+
+use std::ops::Range;
+
+use crate::geometry::{Geometry, GeometryError};
+use crate::image::Image;
+use crate::log::{Event, WriteLog};
+
+/// An access that the device refuses: a bug of the subject or of its adapter.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceError {
+    /// Beyond the end.
+    #[error("{access} of {len} bytes at {at} goes beyond the device ({size_bytes} bytes)")]
+    OutOfRange {
+        /// What was tried.
+        access: &'static str,
+        /// Where.
+        at: usize,
+        /// How many bytes.
+        len: usize,
+        /// What there is.
+        size_bytes: usize,
+    },
+    /// Not in units of the device.
+    #[error("{access} of {len} bytes at {at} is not in units of {unit_bytes} bytes")]
+    Misaligned {
+        /// What was tried.
+        access: &'static str,
+        /// Where.
+        at: usize,
+        /// How many bytes.
+        len: usize,
+        /// The unit.
+        unit_bytes: usize,
+    },
+    /// Flash was programmed twice without an erase.
+    #[error("write of {len} bytes at {at}, which is not erased")]
+    NotErased {
+        /// Where.
+        at: usize,
+        /// How many bytes.
+        len: usize,
+    },
+}
+
+/// A device in memory that logs every change. What the geometry forbids is refused, not logged.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    image: Image,
+    log: WriteLog,
+    geometry: Geometry,
+}
+
+impl Recorder {
+    /// A device that holds `image`.
+    ///
+    /// # Errors
+    /// If the geometry is impossible or not that of the image.
+    pub fn new(image: Image, geometry: Geometry) -> Result<Recorder, GeometryError> {
+        geometry.validate()?;
+        let (image_bytes, size_bytes) = (image.size(), geometry.size_bytes);
+        if image_bytes != size_bytes {
+            return Err(GeometryError::OtherSize { image_bytes, size_bytes });
+        }
+        Ok(Recorder { image, log: WriteLog::new(), geometry })
+    }
+
+    /// Reads from `at` on.
+    ///
+    /// # Errors
+    /// If the device cannot do this.
+    pub fn read(&self, at: usize, buffer: &mut [u8]) -> Result<(), DeviceError> {
+        self.check("read", at, buffer.len(), self.geometry.read_bytes)?;
+        self.image.read(at, buffer);
+        Ok(())
+    }
+
+    /// Writes (flash: programs) `data` at `at`; durable after the next flush.
+    ///
+    /// # Errors
+    /// If the device cannot do this.
+    pub fn write(&mut self, at: usize, data: &[u8]) -> Result<(), DeviceError> {
+        self.write_event(at, data, false)
+    }
+
+    /// Writes with forced unit access: durable at once, without a flush of other writes.
+    ///
+    /// # Errors
+    /// If the device cannot do this.
+    pub fn write_fua(&mut self, at: usize, data: &[u8]) -> Result<(), DeviceError> {
+        self.write_event(at, data, true)
+    }
+
+    fn write_event(&mut self, at: usize, data: &[u8], fua: bool) -> Result<(), DeviceError> {
+        let len = data.len();
+        self.check("write", at, len, self.geometry.write_bytes)?;
+        if !self.geometry.rewritable && !self.image.is_erased(at, len) {
+            return Err(DeviceError::NotErased { at, len });
+        }
+        self.record(Event::Write { at, data, fua, metadata: false });
+        Ok(())
+    }
+
+    /// Erases (disk: discards) a region; durable after the next flush.
+    ///
+    /// # Errors
+    /// If the device cannot do this.
+    pub fn erase(&mut self, at: usize, len: usize) -> Result<(), DeviceError> {
+        self.check("erase", at, len, self.geometry.erase_bytes)?;
+        self.record(Event::Erase { at, len });
+        Ok(())
+    }
+
+    /// Makes everything so far durable.
+    pub fn flush(&mut self) {
+        self.record(Event::Flush);
+    }
+
+    /// Names the present position.
+    pub fn mark(&mut self, name: &[u8]) {
+        self.record(Event::Mark(name));
+    }
+
+    fn record(&mut self, event: Event<'_>) {
+        event.apply(&mut self.image);
+        self.log.push(event);
+    }
+
+    fn check(
+        &self,
+        access: &'static str,
+        at: usize,
+        len: usize,
+        unit_bytes: usize,
+    ) -> Result<(), DeviceError> {
+        let size_bytes = self.geometry.size_bytes;
+        if at.checked_add(len).is_none_or(|end| end > size_bytes) {
+            return Err(DeviceError::OutOfRange { access, at, len, size_bytes });
+        }
+        if !at.is_multiple_of(unit_bytes) || !len.is_multiple_of(unit_bytes) {
+            return Err(DeviceError::Misaligned { access, at, len, unit_bytes });
+        }
+        Ok(())
+    }
+
+    /// How many events have been logged: note it before and after an operation to get the range in
+    /// which this operation can be interrupted.
+    pub fn position(&self) -> usize {
+        self.log.len()
+    }
+
+    /// The positions at which a power failure hits what happened since `position`.
+    pub fn since(&self, position: usize) -> Range<usize> {
+        position..self.position()
+    }
+
+    /// What the device holds now.
+    pub fn image(&self) -> &Image {
+        &self.image
+    }
+
+    /// What happened.
+    pub fn log(&self) -> &WriteLog {
+        &self.log
+    }
+
+    /// The shape of the device.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Starts again from `image` with an empty log, keeping the memory of the old one.
+    ///
+    /// # Errors
+    /// If the image has another size.
+    pub fn restart(&mut self, image: Image) -> Result<(), GeometryError> {
+        let (image_bytes, size_bytes) = (image.size(), self.geometry.size_bytes);
+        if image_bytes != size_bytes {
+            return Err(GeometryError::OtherSize { image_bytes, size_bytes });
+        }
+        self.image = image;
+        self.log.clear();
+        Ok(())
+    }
+
+    /// The device and its history.
+    pub fn into_parts(self) -> (Image, WriteLog) {
+        (self.image, self.log)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flash() -> Recorder {
+        let geometry = Geometry::flash(4096, 16, 512);
+        Recorder::new(geometry.blank_image(), geometry).unwrap()
+    }
+
+    #[test]
+    fn the_log_rebuilds_the_image() {
+        let mut device = flash();
+        device.mark(b"start");
+        device.write(16, &[1; 32]).unwrap();
+        device.write_fua(512, &[2; 16]).unwrap();
+        device.flush();
+        device.erase(0, 512).unwrap();
+        assert_eq!((device.position(), device.since(3)), (5, 3..5));
+        let mut rebuilt = device.geometry().blank_image();
+        let (image, log) = device.into_parts();
+        log.apply(0..log.len(), &mut rebuilt);
+        assert_eq!(rebuilt, image);
+        assert_eq!(
+            log.event(2),
+            Event::Write { at: 512, data: &[2; 16], fua: true, metadata: false }
+        );
+    }
+
+    #[test]
+    fn what_the_device_cannot_do_is_refused_and_not_logged() {
+        let mut device = flash();
+        let messages = [
+            device.write(4090, &[0; 16]).unwrap_err(),
+            device.write(8, &[0; 16]).unwrap_err(),
+            device.erase(0, 256).unwrap_err(),
+            device.read(usize::MAX, &mut [0; 16]).unwrap_err(),
+        ]
+        .map(|error| error.to_string());
+        assert_eq!(messages[0], "write of 16 bytes at 4090 goes beyond the device (4096 bytes)");
+        assert_eq!(messages[1], "write of 16 bytes at 8 is not in units of 16 bytes");
+        assert_eq!(messages[2], "erase of 256 bytes at 0 is not in units of 512 bytes");
+        assert!(messages[3].contains("goes beyond"));
+        assert!(device.log().is_empty());
+        device.write(0, &[0; 16]).unwrap();
+        let error = device.write(0, &[0; 16]).unwrap_err();
+        assert_eq!(error.to_string(), "write of 16 bytes at 0, which is not erased");
+        assert_eq!(device.position(), 1);
+    }
+
+    #[test]
+    fn an_image_of_another_size_is_refused() {
+        let geometry = Geometry::disk(4096);
+        let other = Geometry::disk(8192).blank_image();
+        let error = Recorder::new(other.clone(), geometry).unwrap_err();
+        assert_eq!(error.to_string(), "the image has 8192 bytes, the geometry says 4096");
+        let mut device = Recorder::new(geometry.blank_image(), geometry).unwrap();
+        assert!(device.restart(other).is_err());
+        device.write(0, &[1; 512]).unwrap();
+        device.restart(geometry.blank_image()).unwrap();
+        assert!(device.log().is_empty() && device.image().is_erased(0, 4096));
+    }
+}
