@@ -1,6 +1,6 @@
 //! Named bugs that can be switched on: the reference file system as a liar, to test the tester.
 //!
-//! Each is modelled on a bug that file systems really had. All of them sit in the volume layer, so
+//! Each is modelled on a bug that a file system had, or on a class of bugs that tests look for. All of them sit in the volume layer, so
 //! they show in process as well as through a mount, except the few that [`Mutant::shows_through_fuse`]
 //! names. Switched off they cost a comparison of one byte.
 
@@ -32,7 +32,7 @@ macro_rules! mutants {
                 match self { $(Mutant::$variant => $describe,)* }
             }
 
-            /// The real bug behind it.
+            /// The bug, or class of bugs, that it is modelled on.
             pub fn inspired_by(self) -> &'static str {
                 match self { $(Mutant::$variant => $inspired_by,)* }
             }
@@ -58,43 +58,43 @@ mutants! {
         "F2FS, found by Metis: unlink d-00/f-01 makes f-02 show size 0";
     RemovedDirReturns "removed-dir-returns"
         "A removed directory is back, empty, after a remount."
-        "btrfs up to 4.4 (xfstests generic/335, /336): removed entries come back";
+        "btrfs up to 3.13 (xfstests generic/106, /107): a removed name is back after recovery";
     OrphanReturns "orphan-returns"
         "A file that was unlinked while it was open is back after a remount."
-        "ext3 and ext4 orphan list not processed (xfstests generic/388)";
+        "what the orphan list of ext4 is there to prevent (Documentation/filesystems/ext4/orphan.rst)";
     RenameSourceReturns "rename-source-returns"
         "After a remount a renamed file has its old name too."
         "btrfs, found by CrashMonkey: a renamed file is in both directories";
     LinkSplits "link-splits"
         "After a remount every name of a hard-linked file is a file of its own."
-        "FAT-like and overlay copy-up behaviour: overlayfs without index=on breaks hard links";
+        "overlayfs without index=on: copying a file up breaks its hard links";
     XattrLostOnRemount "xattr-lost-on-remount"
         "All extended attributes are gone after a remount."
-        "btrfs up to 3.13 (xfstests generic/066): attributes wrong after log replay";
+        "btrfs up to 3.13 (xfstests generic/066): extended attributes wrong after recovery";
     SymlinkEmptyOnRemount "symlink-empty-on-remount"
         "Symbolic links have an empty target after a remount."
-        "btrfs up to 4.4 (xfstests generic/348): empty symbolic link";
+        "btrfs up to 4.4 (xfstests generic/348): empty symbolic link after recovery";
     XattrLostOnRename "xattr-lost-on-rename"
         "Renaming a file drops its extended attributes."
-        "FUSE and overlay file systems that copy and unlink instead of renaming";
+        "class: a rename made of copy and remove that forgets attributes";
     XattrReplaceCreates "xattr-replace-creates"
         "setxattr with XATTR_REPLACE creates an attribute that does not exist."
-        "flags of setxattr ignored (xfstests generic/097, CVE-free but common in FUSE file systems)";
+        "class: the flags of setxattr(2) are not passed on";
     XattrTail "xattr-tail"
         "Replacing an extended attribute by a shorter value leaves the tail of the old one."
-        "ext4 in-inode attributes: value size not updated on replacement in place";
+        "class: a value replaced in place keeps its old length";
     TruncateThroughLink "truncate-through-link"
         "Truncating a file with several names to zero does nothing."
-        "O_TRUNC ignored through a hard link: attribute cache per name, as in early VeriFS";
+        "class: O_TRUNC through a hard link, where attributes are kept per name and not per inode";
     BlockLeak "block-leak"
         "Removing an inode does not give its blocks back."
         "NILFS2, found by Metis: stuck at 100 % full after everything was deleted";
     InodeLeak "inode-leak"
         "Removing an inode does not give its inode number back."
-        "ext4 fast commit and XFS inode counters drifting from the real number (xfstests xfs/030)";
+        "class: counters that drift, which e2fsck reports as a wrong free inodes count";
     KeepSizeIgnored "keep-size-ignored"
         "fallocate with FALLOC_FL_KEEP_SIZE changes the size."
-        "btrfs and F2FS after a crash, found by CrashMonkey (xfstests generic/468)";
+        "ext4 and F2FS (xfstests generic/468): blocks beyond the end of a file treated wrongly";
     ZeroRangeExtends "zero-range-extends"
         "FALLOC_FL_ZERO_RANGE with FALLOC_FL_KEEP_SIZE changes the size."
         "F2FS, found by CrashMonkey: size 8192 instead of 4096 after ZERO_RANGE|KEEP_SIZE";
@@ -103,58 +103,58 @@ mutants! {
         "btrfs up to 3.13 (xfstests generic/059): a small punch does nothing";
     FallocateZeroes "fallocate-zeroes"
         "fallocate over existing data zeroes it."
-        "ext4: unwritten conversion of an extent that holds data (xfstests ext4/307, generic/567)";
+        "class: an extent that holds data is marked as unwritten";
     CollapseLosesBlock "collapse-loses-block"
         "FALLOC_FL_COLLAPSE_RANGE loses the first block after the range."
-        "ext4 collapse range off by one block (xfstests generic/021)";
+        "class: extents shifted by one block too many, what xfstests generic/021 looks for";
     InsertKeepsTail "insert-keeps-tail"
         "FALLOC_FL_INSERT_RANGE makes the file longer and moves nothing."
-        "XFS insert range with a failed extent shift (xfstests generic/485)";
+        "class: extents not shifted for INSERT_RANGE, what xfstests generic/485 looks for";
     WriteSplit "write-split"
         "Of a write across a page boundary only the part before it arrives; the rest is zeros."
-        "iomap and FUSE short copies: a short copy_from_user counted as complete";
+        "class: a write is split at a page boundary, and a short copy counts as complete";
     AppendAtPage "append-at-page"
         "A write at the end of a file that fills its last page goes to the start of that page."
-        "O_APPEND with a stale size at a block boundary (NFS and FUSE write-back)";
+        "class: the place of the end of a file computed from its last block, which is full";
     IndirectBlockLost "indirect-block-lost"
         "Data after the twelfth block of a file reads as zeros."
-        "ext2-like indirect blocks lost: the first block behind the direct ones (xfstests generic/299)";
+        "class: the step from direct to indirect blocks in formats like that of ext2";
     CopyRangeShort "copy-range-short"
         "copy_file_range reports everything and leaves out what does not fill a block."
-        "btrfs and XFS reflink with an unaligned end (xfstests generic/430, /431)";
+        "class: whole blocks cloned for a range that does not end at one, see xfstests generic/430 to /434";
     SeekHolePastEnd "seek-hole-past-end"
         "SEEK_HOLE in the last block answers with an offset after the end of the file."
-        "ext4 and NFS: SEEK_HOLE rounded to blocks (xfstests generic/285)";
+        "class: SEEK_HOLE in whole blocks, what xfstests generic/285 looks for";
     OrphanLosesData "orphan-loses-data"
         "Unlinking the last name of an open file empties it."
-        "open-unlinked files on file systems without an orphan list (early FUSE and SMB servers)";
+        "class: file servers that do not know open files, for which NFS invented the silly rename";
     RenameLosesTarget "rename-loses-target"
         "A rename that fails with ENOTEMPTY has already removed a file of the target."
         "btrfs, found by CrashMonkey: neither the old nor the new file is there after a rename";
     RmdirErrno "rmdir-errno"
         "Removing a directory that is not empty fails with EEXIST."
-        "POSIX allows both, Linux programs expect ENOTEMPTY: a classic of ported file systems";
+        "class: POSIX allows EEXIST and ENOTEMPTY, programs for Linux expect the latter";
     SetgidGroup "setgid-group"
         "A new file in a setgid directory gets the group of the caller."
-        "XFS and overlayfs setgid inheritance (xfstests generic/633, CVE-2018-13405 and its fixes)";
+        "XFS, CVE-2021-4037, and the VFS, CVE-2018-13405: setgid directories handled wrongly";
     SetgidMkdir "setgid-mkdir"
         "A new directory in a setgid directory is not setgid."
-        "CIFS, NFS and FUSE servers that apply the mode of the call only";
+        "class: servers that apply the mode of the call and nothing else";
     ChmodDropsSetuid "chmod-drops-setuid"
         "chmod cannot set the setuid bit."
-        "9p and FUSE servers that mask the mode with 0777";
+        "class: servers that mask modes with 0777";
     SetuidSurvives "setuid-survives"
         "Nothing can take the setuid bit of a file away, not even a write."
-        "setuid kept after a write or fallocate by another user (xfstests generic/673, /683 to /687)";
+        "class: setuid kept after a change by somebody else, what xfstests generic/673 and /683 to /687 look for";
     ChgrpChangesOwner "chgrp-changes-owner"
         "Changing only the group sets the owner to the same number."
-        "setattr that ignores which fields are valid: a classic of FUSE servers";
+        "class: a setattr that does not ask which of its fields are valid";
     SymlinkTruncated "symlink-truncated"
         "The target of a symbolic link ends after 59 bytes."
-        "ext2-like fast symbolic links: the target kept in the inode although it does not fit";
+        "class: fast symbolic links of ext2 and its heirs, kept in the 60 bytes of the block map";
     LinkCountStuck "link-count-stuck"
         "A new hard link does not raise the link count."
-        "btrfs, found by CrashMonkey: nlink 1 instead of 2 (xfstests generic/107)";
+        "btrfs, found by CrashMonkey: nlink 1 instead of 2 after link and recovery";
     MkdirNlink "mkdir-nlink"
         "Making a directory does not raise the link count of its parent."
         "JFS, found by Metis: nlink of the root directory differs from ext4";
@@ -163,32 +163,29 @@ mutants! {
         "JFS, found by Metis: nlink of the root directory differs from ext4";
     RenameDirNlink "rename-dir-nlink"
         "Moving a directory does not raise the link count of its new parent."
-        "UDF and exFAT cross-directory rename of directories";
+        "class: link counts of both parents when a directory moves";
     RenameDotdot "rename-dotdot"
         "After a directory has moved, its `..` is still the old parent."
-        "F2FS and UDF: `..` not updated by a cross-directory rename";
+        "class: `..` not rewritten when a directory moves, which e2fsck repairs in pass 3";
     ExchangeOverwrites "exchange-overwrites"
         "RENAME_EXCHANGE is an ordinary rename: the target is lost."
-        "FUSE and network file systems that ignore the flags of renameat2";
+        "class: the flags of renameat2(2) are not passed on";
     WhiteoutMissing "whiteout-missing"
         "RENAME_WHITEOUT leaves nothing behind."
-        "XFS and ext4 whiteouts lost (xfstests generic/078, overlay/006)";
+        "class: RENAME_WHITEOUT accepted and forgotten, what xfstests generic/078 looks for";
     ReaddirDuplicate "readdir-duplicate"
         "A renamed entry is listed twice."
-        "directories indexed by hash: a rename moves an entry past the cursor (ext3 htree, NFS cookies)";
+        "class: directories read in the order of hashes, where a rename moves an entry past the reader";
     ReaddirSkips "readdir-skips"
         "After an unlink the entry that followed is not listed until a remount."
-        "littlefs and tmpfs offsets: an entry is skipped when its neighbour goes (tmpfs, Linux 6.6)";
+        "class: directory offsets that are positions, so that an entry is skipped when its neighbour goes";
 }
 
 impl Mutant {
     /// Whether the bug shows through a FUSE mount too. The kernel keeps `..` itself, and it does not
     /// pass `FALLOC_FL_COLLAPSE_RANGE` and `FALLOC_FL_INSERT_RANGE` on (`fuse_file_fallocate`).
     pub fn shows_through_fuse(self) -> bool {
-        !matches!(
-            self,
-            Mutant::RenameDotdot | Mutant::CollapseLosesBlock | Mutant::InsertKeepsTail
-        )
+        !matches!(self, Mutant::RenameDotdot | Mutant::CollapseLosesBlock | Mutant::InsertKeepsTail)
     }
 }
 

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 /// One of everything.
 fn sample() -> Story {
-    let mut s = Story::new(Config { blocks: 100, inodes: 20, block_bytes: 1024, ..Config::default() });
+    let mut s =
+        Story::new(Config { blocks: 100, inodes: 20, block_bytes: 1024, ..Config::default() });
     s.dir("d");
     let file = s.file("d/f");
     s.write("d/f", 3000, &[5; 300]).unwrap();
@@ -97,7 +98,8 @@ fn damaged_images_are_refused() {
     ];
     for (at, value, expected) in damages {
         let mut image = good.clone();
-        let place = image.pointer_mut(at).unwrap_or_else(|| panic!("{at} is not in the image:\n{good:#}"));
+        let place =
+            image.pointer_mut(at).unwrap_or_else(|| panic!("{at} is not in the image:\n{good:#}"));
         *place = value.clone();
         let error = import(image).map(|_| ()).expect_err(at);
         assert!(error.contains(expected), "{at} = {value}: {error}");
@@ -113,7 +115,9 @@ fn no_single_wrong_number_makes_it_panic() {
             Value::Array(list) => {
                 list.iter().enumerate().for_each(|(n, v)| numbers(v, format!("{at}/{n}"), out));
             }
-            Value::Object(map) => map.iter().for_each(|(k, v)| numbers(v, format!("{at}/{k}"), out)),
+            Value::Object(map) => {
+                map.iter().for_each(|(k, v)| numbers(v, format!("{at}/{k}"), out))
+            }
             _ => {}
         }
     }

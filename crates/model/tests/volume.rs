@@ -5,7 +5,9 @@ mod common;
 use common::{COLLAPSE, INSERT, KEEP, PUNCH, Story, ZERO};
 use fathom_core::flags::{FallocateMode, RenameFlags, XattrFlags};
 use fathom_core::{Digest, Errno, Kind, Mode, Stamp};
-use fathom_model::{Caller, Config, ConfigError, NewNode, Quirks, ROOT, SetTime, TreeOptions, Volume};
+use fathom_model::{
+    Caller, Config, ConfigError, NewNode, Quirks, ROOT, SetTime, TreeOptions, Volume,
+};
 
 const EXCHANGE: RenameFlags = RenameFlags::RENAME_EXCHANGE;
 const NOREPLACE: RenameFlags = RenameFlags::RENAME_NOREPLACE;
@@ -137,7 +139,10 @@ fn names_have_rules() {
         assert_eq!(s.make(name, NewNode::File, 0), Err(Errno::EINVAL), "{name:?}");
     }
     let file = s.ino(&long);
-    assert_eq!(s.volume.make(&Caller::root(), file, b"x", NewNode::File, Mode(0)), Err(Errno::ENOTDIR));
+    assert_eq!(
+        s.volume.make(&Caller::root(), file, b"x", NewNode::File, Mode(0)),
+        Err(Errno::ENOTDIR)
+    );
     assert_eq!(s.volume.lookup(file, b"."), Err(Errno::ENOTDIR));
     assert_eq!(s.make(&long, NewNode::Dir, 0), Err(Errno::EEXIST));
     assert_eq!(s.link(&long, &long), Err(Errno::EEXIST));
@@ -223,7 +228,10 @@ fn pinned_inodes_live_on_without_a_name() {
     assert_eq!(s.volume.link(file, ROOT, b"again"), Err(Errno::ENOENT));
     assert_eq!(s.volume.attr(dir).unwrap().nlink, 0);
     assert_eq!(s.volume.lookup(dir, b".."), Ok(ROOT));
-    assert_eq!(s.volume.make(&Caller::root(), dir, b"x", NewNode::File, Mode(0)), Err(Errno::ENOENT));
+    assert_eq!(
+        s.volume.make(&Caller::root(), dir, b"x", NewNode::File, Mode(0)),
+        Err(Errno::ENOENT)
+    );
     assert_eq!(s.volume.tree(TreeOptions::default()).entries.len(), 1, "invisible");
     s.volume.check_invariants().unwrap();
     s.volume.unpin(file);
@@ -296,8 +304,14 @@ fn holes_and_data_are_found_block_by_block() {
     let v = &s.volume;
     assert_eq!((v.seek_data(file, 0), v.seek_data(file, 5000)), (Ok(4096), Ok(5000)));
     assert_eq!((v.seek_hole(file, 0), v.seek_hole(file, 5000)), (Ok(0), Ok(8192)));
-    assert_eq!((v.seek_data(file, 20_480), v.seek_hole(file, 49_999)), (Err(Errno::ENXIO), Ok(49_999)));
-    assert_eq!((v.seek_data(file, 50_000), v.seek_hole(file, 50_000)), (Err(Errno::ENXIO), Err(Errno::ENXIO)));
+    assert_eq!(
+        (v.seek_data(file, 20_480), v.seek_hole(file, 49_999)),
+        (Err(Errno::ENXIO), Ok(49_999))
+    );
+    assert_eq!(
+        (v.seek_data(file, 50_000), v.seek_hole(file, 50_000)),
+        (Err(Errno::ENXIO), Err(Errno::ENXIO))
+    );
     s.truncate("f", 20_005);
     assert_eq!(s.segments("f"), [(4096, 8192), (16_384, 20_005)]);
 }
@@ -342,7 +356,10 @@ fn fallocate_punches_zeroes_collapses_and_inserts() {
     assert_eq!(s.fallocate("f", INSERT, 12_288, 4096), Err(Errno::EINVAL), "at the end");
     assert_eq!(s.fallocate("f", INSERT | KEEP, 0, 4096), Err(Errno::EOPNOTSUPP));
     assert_eq!(s.fallocate("f", FallocateMode::FALLOC_FL_PUNCH_HOLE, 0, 1), Err(Errno::EOPNOTSUPP));
-    assert_eq!(s.fallocate("f", FallocateMode::FALLOC_FL_WRITE_ZEROES, 0, 1), Err(Errno::EOPNOTSUPP));
+    assert_eq!(
+        s.fallocate("f", FallocateMode::FALLOC_FL_WRITE_ZEROES, 0, 1),
+        Err(Errno::EOPNOTSUPP)
+    );
     assert_eq!(s.fallocate("f", KEEP, 0, 0), Err(Errno::EINVAL));
     assert_eq!(s.fallocate("f", KEEP, 1, u64::MAX), Err(Errno::EFBIG));
     s.volume.check_invariants().unwrap();

@@ -105,7 +105,9 @@ impl World {
                 });
                 made.is_ok()
             }
-            Step::Link(target, dir, name) => volume.link(ino(target), ino(dir), NAMES[*name]).is_ok(),
+            Step::Link(target, dir, name) => {
+                volume.link(ino(target), ino(dir), NAMES[*name]).is_ok()
+            }
             Step::Unlink(dir, name) => volume.unlink(ino(dir), NAMES[*name]).is_ok(),
             Step::Rmdir(dir, name) => volume.rmdir(ino(dir), NAMES[*name]).is_ok(),
             Step::Rename(from_dir, from, to_dir, to, flags) => {
@@ -121,7 +123,9 @@ impl World {
                 let mode = FallocateMode::from_bits_retain(*mode);
                 volume.fallocate(ino(target), mode, *offset, *len).is_ok()
             }
-            Step::Copy(from, to, len) => volume.copy_range(ino(from), 0, ino(to), 700, *len).is_ok(),
+            Step::Copy(from, to, len) => {
+                volume.copy_range(ino(from), 0, ino(to), 700, *len).is_ok()
+            }
             Step::Attributes(target, mode) => {
                 let target = ino(target);
                 let time = Some(SetTime::At { sec: 5, nsec: 6 });
@@ -135,7 +139,9 @@ impl World {
                 let flags = XattrFlags::from_bits_retain(*flags);
                 volume.setxattr(ino(target), NAMES[*name], &vec![1; *len], flags).is_ok()
             }
-            Step::Removexattr(target, name) => volume.removexattr(ino(target), NAMES[*name]).is_ok(),
+            Step::Removexattr(target, name) => {
+                volume.removexattr(ino(target), NAMES[*name]).is_ok()
+            }
             Step::Pin(target) => {
                 let target = ino(target);
                 volume.pin(target).map(|()| self.pins.push(target)).is_ok()
@@ -235,7 +241,12 @@ const PLAIN_BYTES: usize = 1 << 17;
 
 impl Plain {
     fn new(block: usize) -> Plain {
-        Plain { block, size: 0, bytes: vec![0; PLAIN_BYTES], blocks: vec![None; PLAIN_BYTES / block] }
+        Plain {
+            block,
+            size: 0,
+            bytes: vec![0; PLAIN_BYTES],
+            blocks: vec![None; PLAIN_BYTES / block],
+        }
     }
 
     fn write(&mut self, offset: usize, len: usize, byte: u8) {

@@ -94,7 +94,8 @@ impl Contents {
     /// Whether the block at `offset` takes up space already.
     pub(super) fn has_block_at(&self, offset: u64) -> bool {
         let block = offset / self.block_bytes;
-        self.written_from(block).next() == Some(block) || self.reserved.overlap(block, block + 1) == 1
+        self.written_from(block).next() == Some(block)
+            || self.reserved.overlap(block, block + 1) == 1
     }
 
     fn find(&self, page: u64) -> Result<usize, usize> {
@@ -243,7 +244,8 @@ impl Contents {
     /// Gives back the space of every block that lies entirely in `[start, end)`; the last block of
     /// the file does so if the range reaches the end of the file (`ext4_punch_hole` does the same).
     pub(super) fn free_blocks(&mut self, start: u64, end: u64) {
-        let end = if end >= self.size { end.max(round_up(self.size, self.block_bytes)) } else { end };
+        let end =
+            if end >= self.size { end.max(round_up(self.size, self.block_bytes)) } else { end };
         let (first, last) = (start.div_ceil(self.block_bytes), end / self.block_bytes);
         if first < last {
             self.reserved.remove(first, last);
@@ -279,12 +281,14 @@ impl Contents {
     pub(super) fn shrink_and_keep_bytes(&mut self, size: u64) {
         self.size = size;
         self.free_blocks(size, u64::MAX);
-        self.show_kept_bytes();
+        self.show_kept_bytes(size);
     }
 
-    /// After a change of size by [`crate::Mutant::StaleHole`]: the digest counts what can be read.
-    pub(super) fn show_kept_bytes(&mut self) {
-        for (number, page) in &mut self.pages {
+    /// After a change of size from `size_before` or more by [`crate::Mutant::StaleHole`]: the digest
+    /// counts what can be read.
+    pub(super) fn show_kept_bytes(&mut self, size_before: u64) {
+        let first = self.pages.partition_point(|(number, _)| *number < size_before / PAGE);
+        for (number, page) in &mut self.pages[first..] {
             let visible = self.size.saturating_sub(*number * PAGE).min(page.bytes.len() as u64);
             let term = content_term(*number, &page.bytes[..visible as usize]);
             if term != page.term {
@@ -298,7 +302,8 @@ impl Contents {
     /// Sets space aside for every block of `[start, end)` that has none.
     pub(super) fn reserve(&mut self, start: u64, end: u64, blocks_free: u64) -> Result<(), Errno> {
         let (first, last) = (start / self.block_bytes, end.div_ceil(self.block_bytes));
-        let written: Vec<u64> = self.written_from(first).take_while(|block| *block < last).collect();
+        let written: Vec<u64> =
+            self.written_from(first).take_while(|block| *block < last).collect();
         let present = written.len() as u64 + self.reserved.overlap(first, last);
         if last - first - present > blocks_free {
             return Err(Errno::ENOSPC);
@@ -312,7 +317,12 @@ impl Contents {
     }
 
     /// Makes `[start, end)` read as zeros; whole blocks become reserved ones, holes too.
-    pub(super) fn zero_range(&mut self, start: u64, end: u64, blocks_free: u64) -> Result<(), Errno> {
+    pub(super) fn zero_range(
+        &mut self,
+        start: u64,
+        end: u64,
+        blocks_free: u64,
+    ) -> Result<(), Errno> {
         self.reserve(start, end, blocks_free)?;
         self.zero(start, end);
         let (first, last) = (start.div_ceil(self.block_bytes), end / self.block_bytes);
@@ -439,7 +449,8 @@ impl Contents {
                 return Err(format!("page {number} has bytes after the end of the file"));
             }
             let block_of = |at: usize| at / self.block_bytes as usize;
-            let stray = |(at, byte): (usize, &u8)| *byte != 0 && page.written >> block_of(at) & 1 == 0;
+            let stray =
+                |(at, byte): (usize, &u8)| *byte != 0 && page.written >> block_of(at) & 1 == 0;
             if page.bytes.iter().enumerate().any(stray) {
                 return Err(format!("page {number} has data in a hole"));
             }

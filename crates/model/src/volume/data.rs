@@ -61,6 +61,7 @@ impl Volume {
     pub fn write(&mut self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
         let state = &*self.state;
         let contents = state.file(ino)?;
+        let size_before = contents.size();
         if bytes.is_empty() {
             return Ok(0);
         }
@@ -73,7 +74,7 @@ impl Volume {
         if blocks_free == 0 && !contents.has_block_at(offset) {
             return Err(Errno::ENOSPC);
         }
-        let (offset, kept) = state.misplace(contents.size(), offset, bytes.len());
+        let (offset, kept) = state.misplace(size_before, offset, bytes.len());
         let (state, now) = self.edit();
         let stale = state.mutant(Mutant::StaleHole);
         Ok(state.update(ino, |inode| {
@@ -86,7 +87,7 @@ impl Volume {
                 contents.set_size(contents.size().max(offset + written as u64));
             }
             if stale {
-                contents.show_kept_bytes();
+                contents.show_kept_bytes(size_before.min(offset));
             }
             written
         }))
@@ -122,8 +123,8 @@ impl Volume {
             } else {
                 contents.set_size(size_mutated);
             }
-            if stale {
-                contents.show_kept_bytes();
+            if stale && size > size_before {
+                contents.show_kept_bytes(size_before);
             }
         });
         Ok(())
@@ -167,8 +168,8 @@ impl Volume {
                 return Err(Errno::EFBIG);
             }
         }
-        let keep_size = mode.contains(FallocateMode::FALLOC_FL_KEEP_SIZE)
-            && !state.keep_size_ignored(kind);
+        let keep_size =
+            mode.contains(FallocateMode::FALLOC_FL_KEEP_SIZE) && !state.keep_size_ignored(kind);
         let blocks_free = state.blocks_free();
         // On a copy first, which costs little: an error must leave everything as it was.
         let mut contents = state.file(ino)?.clone();

@@ -1,20 +1,19 @@
 //! The entries of a directory.
 
-use fathom_core::FsBytes;
-
 use super::Ino;
+use super::name::ShortName;
 
 /// One entry.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
-    pub(super) name: FsBytes,
+    pub(super) name: ShortName,
     pub(super) ino: Ino,
     /// See [`super::DirEntry::cookie`].
     pub(super) cookie: u64,
 }
 
 /// The contents of a directory inode.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Directory {
     /// What `..` means; of the root, itself.
     pub(super) parent: Ino,
@@ -26,15 +25,30 @@ pub(super) struct Directory {
 /// The first cookie: `.` and `..` come before.
 const COOKIE_FIRST: u64 = 3;
 
+impl Clone for Directory {
+    /// A directory is mostly copied to get another entry: leaves room for it.
+    fn clone(&self) -> Directory {
+        let mut links = Vec::with_capacity(self.links.len() + 1);
+        links.extend_from_slice(&self.links);
+        Directory { links, ..*self }
+    }
+}
+
 impl Directory {
     pub(super) fn new(parent: Ino) -> Directory {
         Directory { parent, links: Vec::new(), cookie_next: COOKIE_FIRST }
     }
 
     /// A directory with given entries; says what cannot be.
-    pub(super) fn from_parts(parent: Ino, links: Vec<Link>, cookie_next: u64) -> Result<Directory, String> {
+    pub(super) fn from_parts(
+        parent: Ino,
+        links: Vec<Link>,
+        cookie_next: u64,
+    ) -> Result<Directory, String> {
         if !links.is_sorted_by(|a, b| a.name < b.name) {
-            return Err("directory entries are not sorted by name, or one is there twice".to_owned());
+            return Err(
+                "directory entries are not sorted by name, or one is there twice".to_owned()
+            );
         }
         let mut cookies: Vec<u64> = links.iter().map(|link| link.cookie).collect();
         cookies.sort_unstable();
@@ -54,18 +68,18 @@ impl Directory {
         self.cookie_next
     }
 
-    fn find(&self, name: &[u8]) -> Result<usize, usize> {
-        self.links.binary_search_by(|link| link.name.as_bytes().cmp(name))
+    fn find(&self, name: &ShortName) -> Result<usize, usize> {
+        self.links.binary_search_by(|link| link.name.cmp(name))
     }
 
     pub(super) fn get(&self, name: &[u8]) -> Option<&Link> {
-        self.find(name).ok().map(|at| &self.links[at])
+        self.find(&name.into()).ok().map(|at| &self.links[at])
     }
 
     /// Makes `name` mean `ino`. A new entry comes last in the order of cookies; one that is there
     /// keeps its place.
-    pub(super) fn set(&mut self, name: &FsBytes, ino: Ino) {
-        match self.find(name.as_bytes()) {
+    pub(super) fn set(&mut self, name: &ShortName, ino: Ino) {
+        match self.find(name) {
             Ok(at) => self.links[at].ino = ino,
             Err(at) => {
                 let cookie = self.cookie_next;
@@ -76,7 +90,7 @@ impl Directory {
     }
 
     pub(super) fn remove(&mut self, name: &[u8]) {
-        if let Ok(at) = self.find(name) {
+        if let Ok(at) = self.find(&name.into()) {
             self.links.remove(at);
         }
     }

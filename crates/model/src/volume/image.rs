@@ -38,9 +38,16 @@ struct InodeImage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum BodyImage {
-    File { size: u64, pages: Vec<(u64, u8, Bytes)>, reserved: Vec<(u64, u64)> },
+    File {
+        size: u64,
+        pages: Vec<(u64, u8, Bytes)>,
+        reserved: Vec<(u64, u64)>,
+    },
     /// Entries are name, place of the inode in the list, cookie.
-    Dir { entries: Vec<(FsBytes, u64, u64)>, cookie_next: u64 },
+    Dir {
+        entries: Vec<(FsBytes, u64, u64)>,
+        cookie_next: u64,
+    },
     Symlink(FsBytes),
     Fifo,
     Socket,
@@ -152,7 +159,7 @@ fn inode_image(inode: &Inode, place: impl Fn(Ino) -> u64) -> InodeImage {
         Body::Dir(dir) => {
             let links = dir.links().iter();
             BodyImage::Dir {
-                entries: links.map(|l| (l.name.clone(), place(l.ino), l.cookie)).collect(),
+                entries: links.map(|l| (l.name.to_fs_bytes(), place(l.ino), l.cookie)).collect(),
                 cookie_next: dir.cookie_next(),
             }
         }
@@ -187,7 +194,10 @@ fn import_after(image: VolumeImage, generation: u32) -> Result<Volume, String> {
     state.generation = generation;
     let count = image.inodes.len() as u64;
     if count == 0 || count > state.config.inodes || count >= u64::from(u32::MAX) {
-        return Err(format!("{count} inodes: there must be one, and at most {}", state.config.inodes));
+        return Err(format!(
+            "{count} inodes: there must be one, and at most {}",
+            state.config.inodes
+        ));
     }
     let mut inodes = Vec::with_capacity(image.inodes.len());
     for (place, inode) in image.inodes.into_iter().enumerate() {
@@ -243,14 +253,20 @@ fn name_all(inodes: &mut [Inode], generation: u32) -> Result<(), String> {
     Err(format!("only {} of {} inodes are in the tree", reached.len(), inodes.len()))
 }
 
-fn inode_of(image: InodeImage, state: &State, generation: u32, count: u64) -> Result<Inode, String> {
+fn inode_of(
+    image: InodeImage,
+    state: &State,
+    generation: u32,
+    count: u64,
+) -> Result<Inode, String> {
     let config = &*state.config;
     let body = match image.body {
         BodyImage::File { size, pages, reserved } => {
             if size > config.quirks.file_bytes_max.min(i64::MAX as u64) {
                 return Err(format!("a size of {size} is too large"));
             }
-            let pages = pages.into_iter().map(|(n, written, bytes)| (n, written, bytes.0)).collect();
+            let pages =
+                pages.into_iter().map(|(n, written, bytes)| (n, written, bytes.0)).collect();
             Body::File(Contents::from_parts(config.block_bytes, size, pages, &reserved)?)
         }
         BodyImage::Dir { entries, cookie_next } => {
@@ -258,7 +274,7 @@ fn inode_of(image: InodeImage, state: &State, generation: u32, count: u64) -> Re
                 check_name(name.as_bytes()).map_err(|_| format!("{name} cannot be a name"))?;
                 let ino = (1..count).contains(&place).then(|| ino_at(place, generation));
                 let ino = ino.ok_or_else(|| format!("{name} means inode {place}: not there"))?;
-                Ok(Link { name, ino, cookie })
+                Ok(Link { name: name.as_bytes().into(), ino, cookie })
             };
             let links: Result<Vec<Link>, String> = entries.into_iter().map(link).collect();
             Body::Dir(Directory::from_parts(ROOT, links?, cookie_next)?)
@@ -290,7 +306,10 @@ fn xattrs_of(list: Vec<(FsBytes, Bytes)>) -> Result<Xattrs, String> {
     let mut xattrs = Xattrs::default();
     for (name, value) in list {
         let name_fits = (1..=XATTR_NAME_BYTES_MAX).contains(&name.as_bytes().len());
-        if !name_fits || value.0.len() > XATTR_VALUE_BYTES_MAX || xattrs.get(name.as_bytes()).is_some() {
+        if !name_fits
+            || value.0.len() > XATTR_VALUE_BYTES_MAX
+            || xattrs.get(name.as_bytes()).is_some()
+        {
             return Err(format!("extended attribute {name} cannot be"));
         }
         xattrs.set(name.as_bytes(), &value.0);

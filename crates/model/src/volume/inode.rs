@@ -6,6 +6,7 @@ use fathom_core::{DataSum, Digest, FsBytes, Kind, Mode, Stamp, Times};
 use super::Ino;
 use super::contents::Contents;
 use super::directory::Directory;
+use super::name::ShortName;
 
 /// Longest target of a symbolic link that needs no block of its own: ext4 keeps it in the 60 bytes
 /// of the inode where block numbers would be (`ext4_inode_is_fast_symlink`).
@@ -27,7 +28,7 @@ pub(super) enum Body {
 #[derive(Clone, Debug)]
 pub(super) struct Name {
     pub(super) dir: Ino,
-    pub(super) name: FsBytes,
+    pub(super) name: ShortName,
     /// Hash of the whole path.
     pub(super) path: PathHash,
 }

@@ -21,6 +21,7 @@ mod extents;
 mod image;
 mod inode;
 mod lifetime;
+mod name;
 mod namespace;
 mod rename;
 mod scars;
@@ -246,7 +247,7 @@ impl Volume {
         let links = self.state.listed(dir, after)?;
         let entry = |link: &directory::Link| {
             let kind = self.state.get(link.ino)?.kind();
-            Ok(DirEntry { name: link.name.clone(), ino: link.ino, kind, cookie: link.cookie })
+            Ok(DirEntry { name: link.name.to_fs_bytes(), ino: link.ino, kind, cookie: link.cookie })
         };
         links.into_iter().map(entry).collect()
     }

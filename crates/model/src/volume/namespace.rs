@@ -1,10 +1,11 @@
 //! Making and removing names: `mknod`, `mkdir`, `symlink`, `link`, `unlink`, `rmdir`, `O_TMPFILE`.
 
-use fathom_core::{Errno, FsBytes, Mode, Stamp};
+use fathom_core::{Errno, Mode, Stamp};
 
 use super::contents::Contents;
 use super::directory::Directory;
 use super::inode::{Body, FAST_SYMLINK_BYTES_MAX, Inode, Name};
+use super::name::ShortName;
 use super::state::check_name;
 use super::{Caller, Ino, NewNode, Volume};
 use crate::mutant::Mutant;
@@ -30,7 +31,7 @@ impl Volume {
         }
         let inode = self.prepare(caller, dir, node, mode)?;
         let (state, now) = self.edit();
-        Ok(state.graft(inode, dir, FsBytes::from(name), now))
+        Ok(state.graft(inode, dir, name.into(), now))
     }
 
     /// A file without a name, as `O_TMPFILE` makes it; comes back pinned once.
@@ -83,7 +84,7 @@ impl Volume {
         }
         let (state, now) = self.edit();
         state.orphans.retain(|orphan| *orphan != ino);
-        let name = FsBytes::from(name);
+        let name = ShortName::from(name);
         let path = state.get(dir)?.dir_path().child(name.as_bytes());
         state.set_link(dir, &name, ino, now);
         let stuck = state.mutant(Mutant::LinkCountStuck);

@@ -1,9 +1,10 @@
 //! `rename`, with the flags of `renameat2(2)`.
 
 use fathom_core::flags::RenameFlags;
-use fathom_core::{Errno, FsBytes, Mode, Stamp};
+use fathom_core::{Errno, Mode, Stamp};
 
 use super::inode::{Inode, Xattrs};
+use super::name::ShortName;
 use super::state::{State, check_name};
 use super::{Caller, Ino, NewNode, Volume};
 use crate::mutant::Mutant;
@@ -11,9 +12,9 @@ use crate::mutant::Mutant;
 /// A checked rename.
 struct Rename {
     from_dir: Ino,
-    from: FsBytes,
+    from: ShortName,
     to_dir: Ino,
-    to: FsBytes,
+    to: ShortName,
     /// What moves.
     source: Ino,
     /// What has the new name so far.
@@ -90,18 +91,18 @@ impl Volume {
 
     /// For [`Mutant::RenameLosesTarget`].
     fn lose_a_file_in(&mut self, dir: Option<Ino>) {
-        let Some((dir, links)) = dir.and_then(|ino| Some((ino, self.state.dir(ino).ok()?.links()))) else {
+        let Some((dir, links)) = dir.and_then(|ino| Some((ino, self.state.dir(ino).ok()?.links())))
+        else {
             return;
         };
-        let names: Vec<FsBytes> = links.iter().map(|link| link.name.clone()).collect();
+        let names: Vec<ShortName> = links.iter().map(|link| link.name.clone()).collect();
         let _ = names.iter().any(|name| self.unlink(dir, name.as_bytes()).is_ok());
     }
 }
 
 fn check_flags(flags: RenameFlags) -> Result<(), Errno> {
-    let known = RenameFlags::RENAME_NOREPLACE
-        | RenameFlags::RENAME_EXCHANGE
-        | RenameFlags::RENAME_WHITEOUT;
+    let known =
+        RenameFlags::RENAME_NOREPLACE | RenameFlags::RENAME_EXCHANGE | RenameFlags::RENAME_WHITEOUT;
     let alone = RenameFlags::RENAME_NOREPLACE | RenameFlags::RENAME_WHITEOUT;
     let both = flags.contains(RenameFlags::RENAME_EXCHANGE) && flags.intersects(alone);
     if flags.bits() & !known.bits() != 0 || both { Err(Errno::EINVAL) } else { Ok(()) }

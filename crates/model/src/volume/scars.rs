@@ -7,6 +7,7 @@ use fathom_core::{Errno, FsBytes, Stamp};
 use super::contents::Contents;
 use super::directory::{Directory, Link};
 use super::inode::{Body, Inode, Name, Names, Xattrs};
+use super::name::ShortName;
 use super::state::State;
 use super::{Ino, ROOT};
 use crate::mutant::Mutant;
@@ -15,13 +16,13 @@ use crate::mutant::Mutant;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scars {
     /// Inodes that were removed, and where they were.
-    gone: Vec<(Ino, FsBytes, Arc<Inode>)>,
+    gone: Vec<(Ino, ShortName, Arc<Inode>)>,
     /// Names that were given up, and what they meant.
-    given_up: Vec<(Ino, FsBytes, Ino)>,
+    given_up: Vec<(Ino, ShortName, Ino)>,
     /// Entries that are listed twice.
-    twice: Vec<(Ino, FsBytes)>,
+    twice: Vec<(Ino, ShortName)>,
     /// Entries that are not listed.
-    hidden: Vec<(Ino, FsBytes)>,
+    hidden: Vec<(Ino, ShortName)>,
 }
 
 impl State {
@@ -34,7 +35,7 @@ impl State {
         let Ok(inode) = self.get(ino) else { return };
         let open_and_last = pinned && inode.names.as_slice().len() == 1;
         if self.mutant(Mutant::OrphanReturns) && open_and_last {
-            let gone = (dir, FsBytes::from(name), Arc::new(inode.clone()));
+            let gone = (dir, ShortName::from(name), Arc::new(inode.clone()));
             self.scars_mut().gone.push(gone);
         }
         if self.mutant(Mutant::OrphanLosesData) && open_and_last {
@@ -57,7 +58,7 @@ impl State {
         if self.mutant(Mutant::RemovedDirReturns)
             && let Ok(inode) = self.get(ino)
         {
-            let gone = (dir, FsBytes::from(name), Arc::new(inode.clone()));
+            let gone = (dir, ShortName::from(name), Arc::new(inode.clone()));
             self.scars_mut().gone.push(gone);
         }
     }
@@ -65,9 +66,9 @@ impl State {
     /// `from` in `from_dir` is about to become `to` in `to_dir`.
     pub(super) fn scar_rename(
         &mut self,
-        from: &FsBytes,
+        from: &ShortName,
         from_dir: Ino,
-        to: &FsBytes,
+        to: &ShortName,
         to_dir: Ino,
         ino: Ino,
     ) {
@@ -98,7 +99,7 @@ impl State {
         let mut links: Vec<&Link> = self.dir(dir)?.links().iter().collect();
         links.retain(|link| link.cookie > after);
         if let Some(scars) = &self.scars {
-            let marked = |list: &[(Ino, FsBytes)], link: &Link| {
+            let marked = |list: &[(Ino, ShortName)], link: &Link| {
                 list.iter().any(|(ino, name)| *ino == dir && *name == link.name)
             };
             links.retain(|link| !marked(&scars.hidden, link));
@@ -118,7 +119,8 @@ impl State {
                 Body::Dir(_) => Body::Dir(Directory::new(*dir)),
                 body => body.clone(),
             };
-            let fits = self.inodes_free() > 0 && ghost.blocks(self.config.block_bytes) <= self.blocks_free();
+            let fits = self.inodes_free() > 0
+                && ghost.blocks(self.config.block_bytes) <= self.blocks_free();
             if fits && self.is_free(*dir, name) {
                 let inode = Inode { body, names: Names::None, ..Inode::clone(ghost) };
                 self.graft(inode, *dir, name.clone(), now);
@@ -140,9 +142,10 @@ impl State {
                 self.update(ino, |inode| inode.xattrs = Xattrs::default());
             }
             if self.mutant(Mutant::SymlinkEmptyOnRemount) {
-                self.update(ino, |inode| match &mut inode.body {
-                    Body::Symlink(target) => *target = FsBytes::from(""),
-                    _ => {}
+                self.update(ino, |inode| {
+                    if let Body::Symlink(target) = &mut inode.body {
+                        *target = FsBytes::from("");
+                    }
                 });
             }
             if self.mutant(Mutant::LinkSplits) {
@@ -155,7 +158,8 @@ impl State {
     fn split_links(&mut self, ino: Ino, now: Stamp) {
         let Ok(inode) = self.get(ino).cloned() else { return };
         for Name { dir, name, .. } in inode.names.as_slice().iter().skip(1) {
-            if self.inodes_free() == 0 || inode.blocks(self.config.block_bytes) > self.blocks_free() {
+            if self.inodes_free() == 0 || inode.blocks(self.config.block_bytes) > self.blocks_free()
+            {
                 return;
             }
             self.remove_link(*dir, name.as_bytes(), now);
@@ -164,11 +168,11 @@ impl State {
         }
     }
 
-    fn is_free(&self, dir: Ino, name: &FsBytes) -> bool {
+    fn is_free(&self, dir: Ino, name: &ShortName) -> bool {
         self.living_dir(dir).is_ok_and(|body| body.get(name.as_bytes()).is_none())
     }
 
-    fn graft_link(&mut self, dir: Ino, name: &FsBytes, ino: Ino, now: Stamp) {
+    fn graft_link(&mut self, dir: Ino, name: &ShortName, ino: Ino, now: Stamp) {
         let Ok(parent) = self.get(dir) else { return };
         debug_assert!(dir == ROOT || !parent.names.as_slice().is_empty());
         let path = parent.dir_path().child(name.as_bytes());

@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use fathom_core::tree::PathHash;
-use fathom_core::{Digest, Errno, FsBytes, Stamp};
+use fathom_core::{Digest, Errno, Stamp};
 
 use super::contents::Contents;
 use super::directory::Directory;
 use super::inode::{Body, Inode, Name, Names};
+use super::name::ShortName;
 use super::scars::Scars;
 use super::table::Table;
 use super::{Ino, NAME_BYTES_MAX, ROOT};
@@ -148,12 +149,13 @@ impl State {
     }
 
     /// Makes `inode` a new inode with the one name `name` in `dir`, where that name is free.
-    pub(super) fn graft(&mut self, mut inode: Inode, dir: Ino, name: FsBytes, now: Stamp) -> Ino {
+    pub(super) fn graft(&mut self, mut inode: Inode, dir: Ino, name: ShortName, now: Stamp) -> Ino {
         let path = self.table.get(dir).map_or(PathHash::ROOT, Inode::dir_path);
         let is_dir = inode.is_dir();
         inode.generation = self.next_generation();
         inode.nlink = if is_dir { self.dir_nlink_min() } else { 1 };
-        inode.names = Names::One(Name { dir, name: name.clone(), path: path.child(name.as_bytes()) });
+        inode.names =
+            Names::One(Name { dir, name: name.clone(), path: path.child(name.as_bytes()) });
         if let Body::Dir(body) = &mut inode.body {
             body.parent = dir;
         }
@@ -178,7 +180,7 @@ impl State {
     }
 
     /// Makes `name` in `dir` mean `ino`; touches the directory's times.
-    pub(super) fn set_link(&mut self, dir: Ino, name: &FsBytes, ino: Ino, now: Stamp) {
+    pub(super) fn set_link(&mut self, dir: Ino, name: &ShortName, ino: Ino, now: Stamp) {
         self.touch(dir, |inode| {
             inode.times.mtime = now;
             inode.times.ctime = now;
@@ -223,7 +225,13 @@ impl State {
 
     /// The inode `ino`, so far `from` in `from_dir`, is now `to` in `to_dir`. The directories
     /// themselves must already say so.
-    pub(super) fn move_name(&mut self, ino: Ino, from: (Ino, &[u8]), to: (Ino, &FsBytes), now: Stamp) {
+    pub(super) fn move_name(
+        &mut self,
+        ino: Ino,
+        from: (Ino, &[u8]),
+        to: (Ino, &ShortName),
+        now: Stamp,
+    ) {
         let dir_path = self.table.get(to.0).map_or(PathHash::ROOT, Inode::dir_path);
         let path = dir_path.child(to.1.as_bytes());
         let keep_parent = self.mutant(Mutant::RenameDotdot);

@@ -66,7 +66,10 @@ impl Volume {
         }
         let reachable = self.tree(TreeOptions::default());
         if reachable.entries.len() != names + 1 {
-            return Err(format!("{names} names, {} of them reachable", reachable.entries.len() - 1));
+            return Err(format!(
+                "{names} names, {} of them reachable",
+                reachable.entries.len() - 1
+            ));
         }
         if reachable.digest() != self.digest() {
             return Err("the digest is not that of the tree".to_owned());

@@ -5,34 +5,34 @@ use fathom_core::flags::{FallocateMode, RenameFlags, XattrFlags};
 use fathom_core::{Errno, FsBytes, Mode};
 use fathom_model::{Attr, Caller, Config, Ino, Mutant, NewNode, ROOT, TreeOptions, Volume};
 
-pub const KEEP: FallocateMode = FallocateMode::FALLOC_FL_KEEP_SIZE;
-pub const PUNCH: FallocateMode = FallocateMode::FALLOC_FL_PUNCH_HOLE.union(KEEP);
-pub const ZERO: FallocateMode = FallocateMode::FALLOC_FL_ZERO_RANGE;
-pub const COLLAPSE: FallocateMode = FallocateMode::FALLOC_FL_COLLAPSE_RANGE;
-pub const INSERT: FallocateMode = FallocateMode::FALLOC_FL_INSERT_RANGE;
+pub(crate) const KEEP: FallocateMode = FallocateMode::FALLOC_FL_KEEP_SIZE;
+pub(crate) const PUNCH: FallocateMode = FallocateMode::FALLOC_FL_PUNCH_HOLE.union(KEEP);
+pub(crate) const ZERO: FallocateMode = FallocateMode::FALLOC_FL_ZERO_RANGE;
+pub(crate) const COLLAPSE: FallocateMode = FallocateMode::FALLOC_FL_COLLAPSE_RANGE;
+pub(crate) const INSERT: FallocateMode = FallocateMode::FALLOC_FL_INSERT_RANGE;
 
 /// A volume and the root user; paths are relative to its root, and must exist.
-pub struct Story {
-    pub volume: Volume,
-    pub caller: Caller,
+pub(crate) struct Story {
+    pub(crate) volume: Volume,
+    pub(crate) caller: Caller,
 }
 
 impl Story {
-    pub fn new(config: Config) -> Story {
+    pub(crate) fn new(config: Config) -> Story {
         Story { volume: Volume::new(config).unwrap(), caller: Caller::root() }
     }
 
     /// A small volume with 4 KiB blocks, perhaps with a bug.
-    pub fn with(mutant: Option<Mutant>) -> Story {
+    pub(crate) fn with(mutant: Option<Mutant>) -> Story {
         Story::new(Config { mutant, blocks: 100, inodes: 20, ..Config::default() })
     }
 
-    pub fn try_ino(&self, path: &str) -> Result<Ino, Errno> {
+    pub(crate) fn try_ino(&self, path: &str) -> Result<Ino, Errno> {
         let names = path.split('/').filter(|name| !name.is_empty());
         names.into_iter().try_fold(ROOT, |dir, name| self.volume.lookup(dir, name.as_bytes()))
     }
 
-    pub fn ino(&self, path: &str) -> Ino {
+    pub(crate) fn ino(&self, path: &str) -> Ino {
         self.try_ino(path).unwrap_or_else(|errno| panic!("{path}: {errno}"))
     }
 
@@ -41,57 +41,62 @@ impl Story {
         (self.ino(dir), name.as_bytes())
     }
 
-    pub fn make(&mut self, path: &str, node: NewNode, mode: u32) -> Result<Ino, Errno> {
+    pub(crate) fn make(&mut self, path: &str, node: NewNode, mode: u32) -> Result<Ino, Errno> {
         let (dir, name) = self.split(path);
         let caller = self.caller.clone();
         self.volume.make(&caller, dir, name, node, Mode(mode))
     }
 
-    pub fn file(&mut self, path: &str) -> Ino {
+    pub(crate) fn file(&mut self, path: &str) -> Ino {
         self.make(path, NewNode::File, 0o644).unwrap()
     }
 
-    pub fn dir(&mut self, path: &str) -> Ino {
+    pub(crate) fn dir(&mut self, path: &str) -> Ino {
         self.make(path, NewNode::Dir, 0o755).unwrap()
     }
 
-    pub fn symlink(&mut self, path: &str, target: &str) -> Ino {
+    pub(crate) fn symlink(&mut self, path: &str, target: &str) -> Ino {
         self.make(path, NewNode::Symlink(FsBytes::from(target)), 0).unwrap()
     }
 
-    pub fn link(&mut self, from: &str, to: &str) -> Result<(), Errno> {
+    pub(crate) fn link(&mut self, from: &str, to: &str) -> Result<(), Errno> {
         let (dir, name) = self.split(to);
         self.volume.link(self.ino(from), dir, name)
     }
 
-    pub fn unlink(&mut self, path: &str) -> Result<(), Errno> {
+    pub(crate) fn unlink(&mut self, path: &str) -> Result<(), Errno> {
         let (dir, name) = self.split(path);
         self.volume.unlink(dir, name)
     }
 
-    pub fn rmdir(&mut self, path: &str) -> Result<(), Errno> {
+    pub(crate) fn rmdir(&mut self, path: &str) -> Result<(), Errno> {
         let (dir, name) = self.split(path);
         self.volume.rmdir(dir, name)
     }
 
-    pub fn rename(&mut self, from: &str, to: &str) -> Result<(), Errno> {
+    pub(crate) fn rename(&mut self, from: &str, to: &str) -> Result<(), Errno> {
         self.rename2(from, to, RenameFlags::empty())
     }
 
-    pub fn rename2(&mut self, from: &str, to: &str, flags: RenameFlags) -> Result<(), Errno> {
+    pub(crate) fn rename2(
+        &mut self,
+        from: &str,
+        to: &str,
+        flags: RenameFlags,
+    ) -> Result<(), Errno> {
         let ((from_dir, from), (to_dir, to)) = (self.split(from), self.split(to));
         self.volume.rename(&self.caller.clone(), from_dir, from, to_dir, to, flags)
     }
 
-    pub fn write(&mut self, path: &str, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
+    pub(crate) fn write(&mut self, path: &str, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
         self.volume.write(self.ino(path), offset, bytes)
     }
 
-    pub fn truncate(&mut self, path: &str, size: u64) {
+    pub(crate) fn truncate(&mut self, path: &str, size: u64) {
         self.volume.truncate(self.ino(path), size).unwrap();
     }
 
-    pub fn fallocate(
+    pub(crate) fn fallocate(
         &mut self,
         path: &str,
         mode: FallocateMode,
@@ -101,46 +106,51 @@ impl Story {
         self.volume.fallocate(self.ino(path), mode, offset, len)
     }
 
-    pub fn setxattr(&mut self, path: &str, value: &[u8], flags: XattrFlags) -> Result<(), Errno> {
+    pub(crate) fn setxattr(
+        &mut self,
+        path: &str,
+        value: &[u8],
+        flags: XattrFlags,
+    ) -> Result<(), Errno> {
         self.volume.setxattr(self.ino(path), b"user.x", value, flags)
     }
 
-    pub fn attr(&self, path: &str) -> Attr {
+    pub(crate) fn attr(&self, path: &str) -> Attr {
         self.volume.attr(self.ino(path)).unwrap()
     }
 
-    pub fn nlink(&self, path: &str) -> u32 {
+    pub(crate) fn nlink(&self, path: &str) -> u32 {
         self.attr(path).nlink
     }
 
-    pub fn size(&self, path: &str) -> u64 {
+    pub(crate) fn size(&self, path: &str) -> u64 {
         self.attr(path).size
     }
 
-    pub fn read(&self, path: &str) -> Vec<u8> {
+    pub(crate) fn read(&self, path: &str) -> Vec<u8> {
         self.read_ino(self.ino(path))
     }
 
-    pub fn read_ino(&self, ino: Ino) -> Vec<u8> {
+    pub(crate) fn read_ino(&self, ino: Ino) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.volume.read(ino, 0, usize::MAX, &mut bytes).unwrap();
         bytes
     }
 
     /// The names in a directory in the order of their cookies.
-    pub fn list(&self, path: &str) -> String {
+    pub(crate) fn list(&self, path: &str) -> String {
         let entries = self.volume.entries(self.ino(path), 0).unwrap();
         let names: Vec<String> = entries.iter().map(|entry| entry.name.to_string()).collect();
         names.join(" ")
     }
 
-    pub fn segments(&self, path: &str) -> Vec<(u64, u64)> {
+    pub(crate) fn segments(&self, path: &str) -> Vec<(u64, u64)> {
         let tree = self.volume.tree(TreeOptions { segments: true, times: false });
         tree.entries[&FsBytes::from(path)].segments.clone().unwrap()
     }
 
     /// Free blocks and free inodes.
-    pub fn free(&self) -> (u64, u64) {
+    pub(crate) fn free(&self) -> (u64, u64) {
         let statfs = self.volume.statfs();
         (statfs.blocks_free, statfs.files_free)
     }
