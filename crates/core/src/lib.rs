@@ -4,6 +4,8 @@
 //! which answers with an [`Outcome`] and shows a [`Tree`]; a judge gives a [`Verdict`]; a [`Trace`]
 //! keeps it all. This crate does no I/O of its own, reads no clock and rolls no dice.
 
+#![forbid(unsafe_code)]
+
 pub mod bytes;
 mod call;
 pub mod digest;

@@ -382,7 +382,8 @@ impl Tree {
                 }
             }
         }
-        ticks.sort_by_key(|(tick, ..)| *tick);
+        // By time within a tick, so that neighbours show the latest of one and the earliest of the next.
+        ticks.sort_by_key(|(tick, at, ..)| (*tick, *at));
         for pair in ticks.windows(2) {
             let ((_, before, earlier, earlier_what), (_, after, path, what)) = (&pair[0], &pair[1]);
             if pair[0].0 < pair[1].0 && before > after {
@@ -556,6 +557,13 @@ mod tests {
         assert!(want.time_differences(&found(5, 5, 77)).is_empty());
         assert!(want.time_differences(&found(5, 6, 77)).is_empty());
         assert!(!want.time_differences(&found(6, 5, 77)).is_empty());
+        // Whichever of two stamps of one tick is the late one.
+        for (mtime, ctime) in [(6, 4), (4, 6)] {
+            let mut late = found(4, 5, 77);
+            let split = Times { atime: at(4), mtime: at(mtime), ctime: at(ctime) };
+            late.entries.get_mut(&FsPath::from("a")).unwrap().times = Some(split);
+            assert!(!want.time_differences(&late).is_empty());
+        }
         assert_eq!(want.time_differences(&found(5, 6, 78)).len(), 2);
     }
 }

@@ -161,10 +161,9 @@ fn contents() -> Vec<(Op, Outcome)> {
     ]
 }
 
-/// Names and attributes, in the tree that [`contents`] leaves.
-fn namespace() -> Vec<(Op, Outcome)> {
-    let ok = Outcome::ok;
-    let error = Outcome::err;
+/// Names, in the tree that [`contents`] leaves.
+fn names_and_links() -> Vec<(Op, Outcome)> {
+    let (ok, error) = (Outcome::ok, Outcome::err);
     let odd = FsBytes::from(&b"na\"me\xff\n?\x3f/\\"[..9]);
     let entries = |all: &[(&[u8], char)]| Outcome {
         result: Ok(all.len() as u64),
@@ -208,6 +207,13 @@ fn namespace() -> Vec<(Op, Outcome)> {
         (Op::Rmdir { path: "d".into() }, error(Errno::ENOTEMPTY)),
         (Op::Mkdir { path: "e".into(), mode: Mode(0o700) }, ok(0)),
         (Op::Rmdir { path: "e".into() }, ok(0)),
+    ]
+}
+
+/// Attributes, in the tree that [`names_and_links`] leaves.
+fn attributes() -> Vec<(Op, Outcome)> {
+    let (ok, error) = (Outcome::ok, Outcome::err);
+    vec![
         (Op::Chmod { target: path("f"), mode: Mode(0o6600) }, ok(0)),
         (Op::Chmod { target: OPEN, mode: Mode(0o604) }, ok(0)),
         (Op::Chmod { target: link("s"), mode: Mode(0o604) }, error(Errno::EOPNOTSUPP)),
@@ -285,7 +291,8 @@ fn assert_all_alike(output: &Output, steps: usize) {
 #[test]
 fn the_c_program_repeats_every_operation() {
     let mut steps = contents();
-    steps.extend(namespace());
+    steps.extend(names_and_links());
+    steps.extend(attributes());
     if is_root() {
         steps.extend(as_root());
     } else {
@@ -416,7 +423,8 @@ fn a_name_that_no_program_can_say_is_refused() {
 #[test]
 fn the_script_repeats_what_tools_can_express() {
     let mut steps = contents();
-    steps.extend(namespace());
+    steps.extend(names_and_links());
+    steps.extend(attributes());
     if is_root() && Command::new("setfattr").arg("--version").output().is_ok() {
         steps.extend(as_root());
     } else {
