@@ -30,6 +30,8 @@
 //!
 //! This crate knows nothing of file systems.
 
+#![forbid(unsafe_code)]
+
 pub mod crash;
 pub mod dm_log_writes;
 pub mod geometry;
