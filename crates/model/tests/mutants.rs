@@ -27,532 +27,519 @@ fn ended<T>(result: Result<T, Errno>) -> String {
 
 const NONE: XattrFlags = XattrFlags::empty();
 
-fn names_and_links() -> Vec<Case> {
-    vec![
-        Case {
-            mutant: Mutant::RenameNlink,
-            story: |s| {
-                s.file("f1");
-                s.link("f1", "l1").unwrap();
-                s.file("f2");
-                s.rename("f2", "l1").unwrap();
-                show(s.nlink("f1"))
-            },
-            right: "1",
-            wrong: "2",
+const NAMES_AND_LINKS: &[Case] = &[
+    Case {
+        mutant: Mutant::RenameNlink,
+        story: |s| {
+            s.file("f1");
+            s.link("f1", "l1").unwrap();
+            s.file("f2");
+            s.rename("f2", "l1").unwrap();
+            show(s.nlink("f1"))
         },
-        Case {
-            mutant: Mutant::LinkCountStuck,
-            story: |s| {
-                s.file("f");
-                s.link("f", "l").unwrap();
-                show(s.nlink("f"))
-            },
-            right: "2",
-            wrong: "1",
+        right: "1",
+        wrong: "2",
+    },
+    Case {
+        mutant: Mutant::LinkCountStuck,
+        story: |s| {
+            s.file("f");
+            s.link("f", "l").unwrap();
+            show(s.nlink("f"))
         },
-        Case {
-            mutant: Mutant::MkdirNlink,
-            story: |s| {
-                s.dir("d");
-                show(s.nlink(""))
-            },
-            right: "3",
-            wrong: "2",
+        right: "2",
+        wrong: "1",
+    },
+    Case {
+        mutant: Mutant::MkdirNlink,
+        story: |s| {
+            s.dir("d");
+            show(s.nlink(""))
         },
-        Case {
-            mutant: Mutant::RmdirNlink,
-            story: |s| {
-                s.dir("d");
-                s.rmdir("d").unwrap();
-                show(s.nlink(""))
-            },
-            right: "2",
-            wrong: "3",
+        right: "3",
+        wrong: "2",
+    },
+    Case {
+        mutant: Mutant::RmdirNlink,
+        story: |s| {
+            s.dir("d");
+            s.rmdir("d").unwrap();
+            show(s.nlink(""))
         },
-        Case {
-            mutant: Mutant::RenameDirNlink,
-            story: |s| {
-                s.dir("d");
-                s.dir("e");
-                s.rename("e", "d/e").unwrap();
-                show((s.nlink(""), s.nlink("d")))
-            },
-            right: "(3, 3)",
-            wrong: "(3, 2)",
+        right: "2",
+        wrong: "3",
+    },
+    Case {
+        mutant: Mutant::RenameDirNlink,
+        story: |s| {
+            s.dir("d");
+            s.dir("e");
+            s.rename("e", "d/e").unwrap();
+            show((s.nlink(""), s.nlink("d")))
         },
-        Case {
-            mutant: Mutant::RenameDotdot,
-            story: |s| {
-                s.dir("d");
-                s.dir("e");
-                s.rename("e", "d/e").unwrap();
-                show(s.ino("d/e/..") == s.ino("d"))
-            },
-            right: "true",
-            wrong: "false",
+        right: "(3, 3)",
+        wrong: "(3, 2)",
+    },
+    Case {
+        mutant: Mutant::RenameDotdot,
+        story: |s| {
+            s.dir("d");
+            s.dir("e");
+            s.rename("e", "d/e").unwrap();
+            show(s.ino("d/e/..") == s.ino("d"))
         },
-        Case {
-            mutant: Mutant::RenameLosesTarget,
-            story: |s| {
-                s.dir("d");
-                s.dir("e");
-                s.file("e/f");
-                let result = ended(s.rename("d", "e"));
-                result + " " + &s.list("e")
-            },
-            right: "ENOTEMPTY f",
-            wrong: "ENOTEMPTY ",
+        right: "true",
+        wrong: "false",
+    },
+    Case {
+        mutant: Mutant::RenameLosesTarget,
+        story: |s| {
+            s.dir("d");
+            s.dir("e");
+            s.file("e/f");
+            let result = ended(s.rename("d", "e"));
+            result + " " + &s.list("e")
         },
-        Case {
-            mutant: Mutant::RmdirErrno,
-            story: |s| {
-                s.dir("d");
-                s.file("d/f");
-                ended(s.rmdir("d"))
-            },
-            right: "ENOTEMPTY",
-            wrong: "EEXIST",
+        right: "ENOTEMPTY f",
+        wrong: "ENOTEMPTY ",
+    },
+    Case {
+        mutant: Mutant::RmdirErrno,
+        story: |s| {
+            s.dir("d");
+            s.file("d/f");
+            ended(s.rmdir("d"))
         },
-        Case {
-            mutant: Mutant::ExchangeOverwrites,
-            story: |s| {
-                s.file("a");
-                s.file("b");
-                s.rename2("a", "b", RenameFlags::RENAME_EXCHANGE).unwrap();
-                s.list("")
-            },
-            right: "a b",
-            wrong: "b",
+        right: "ENOTEMPTY",
+        wrong: "EEXIST",
+    },
+    Case {
+        mutant: Mutant::ExchangeOverwrites,
+        story: |s| {
+            s.file("a");
+            s.file("b");
+            s.rename2("a", "b", RenameFlags::RENAME_EXCHANGE).unwrap();
+            s.list("")
         },
-        Case {
-            mutant: Mutant::WhiteoutMissing,
-            story: |s| {
-                s.file("a");
-                s.rename2("a", "b", RenameFlags::RENAME_WHITEOUT).unwrap();
-                s.list("")
-            },
-            right: "b a",
-            wrong: "b",
+        right: "a b",
+        wrong: "b",
+    },
+    Case {
+        mutant: Mutant::WhiteoutMissing,
+        story: |s| {
+            s.file("a");
+            s.rename2("a", "b", RenameFlags::RENAME_WHITEOUT).unwrap();
+            s.list("")
         },
-        Case {
-            mutant: Mutant::ReaddirDuplicate,
-            story: |s| {
-                s.file("a");
-                s.rename("a", "b").unwrap();
-                s.list("")
-            },
-            right: "b",
-            wrong: "b b",
+        right: "b a",
+        wrong: "b",
+    },
+    Case {
+        mutant: Mutant::ReaddirDuplicate,
+        story: |s| {
+            s.file("a");
+            s.rename("a", "b").unwrap();
+            s.list("")
         },
-        Case {
-            mutant: Mutant::ReaddirSkips,
-            story: |s| {
-                s.file("a");
-                s.file("b");
-                s.unlink("a").unwrap();
-                s.list("")
-            },
-            right: "b",
-            wrong: "",
+        right: "b",
+        wrong: "b b",
+    },
+    Case {
+        mutant: Mutant::ReaddirSkips,
+        story: |s| {
+            s.file("a");
+            s.file("b");
+            s.unlink("a").unwrap();
+            s.list("")
         },
-        Case {
-            mutant: Mutant::SymlinkTruncated,
-            story: |s| {
-                s.symlink("l", &"x".repeat(60));
-                show(s.size("l"))
-            },
-            right: "60",
-            wrong: "59",
+        right: "b",
+        wrong: "",
+    },
+    Case {
+        mutant: Mutant::SymlinkTruncated,
+        story: |s| {
+            s.symlink("l", &"x".repeat(60));
+            show(s.size("l"))
         },
-    ]
-}
+        right: "60",
+        wrong: "59",
+    },
+];
 
-fn contents() -> Vec<Case> {
-    vec![
-        Case {
-            mutant: Mutant::StaleHole,
-            story: |s| {
-                // The JFFS2 bug that Metis found.
-                s.file("f");
-                s.write("f", 0, &[1; 16]).unwrap();
-                s.truncate("f", 8);
-                s.write("f", 20, &[2; 4]).unwrap();
-                show(&s.read("f")[6..22])
-            },
-            right: "[1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 2]",
-            wrong: "[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 2, 2]",
+const CONTENTS: &[Case] = &[
+    Case {
+        mutant: Mutant::StaleHole,
+        story: |s| {
+            // The JFFS2 bug that Metis found.
+            s.file("f");
+            s.write("f", 0, &[1; 16]).unwrap();
+            s.truncate("f", 8);
+            s.write("f", 20, &[2; 4]).unwrap();
+            show(&s.read("f")[6..22])
         },
-        Case {
-            mutant: Mutant::ExtendSize,
-            story: |s| {
-                s.file("f");
-                s.truncate("f", 5);
-                show(s.size("f"))
-            },
-            right: "5",
-            wrong: "4096",
+        right: "[1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 2]",
+        wrong: "[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 2, 2]",
+    },
+    Case {
+        mutant: Mutant::ExtendSize,
+        story: |s| {
+            s.file("f");
+            s.truncate("f", 5);
+            show(s.size("f"))
         },
-        Case {
-            mutant: Mutant::ShrinkSize,
-            story: |s| {
-                s.file("f");
-                s.truncate("f", 9000);
-                s.truncate("f", 5);
-                show(s.size("f"))
-            },
-            right: "5",
-            wrong: "4096",
+        right: "5",
+        wrong: "4096",
+    },
+    Case {
+        mutant: Mutant::ShrinkSize,
+        story: |s| {
+            s.file("f");
+            s.truncate("f", 9000);
+            s.truncate("f", 5);
+            show(s.size("f"))
         },
-        Case {
-            mutant: Mutant::UnlinkNeighbour,
-            story: |s| {
-                s.file("a");
-                s.file("b");
-                s.write("b", 0, b"data").unwrap();
-                s.unlink("a").unwrap();
-                show(s.size("b"))
-            },
-            right: "4",
-            wrong: "0",
+        right: "5",
+        wrong: "4096",
+    },
+    Case {
+        mutant: Mutant::UnlinkNeighbour,
+        story: |s| {
+            s.file("a");
+            s.file("b");
+            s.write("b", 0, b"data").unwrap();
+            s.unlink("a").unwrap();
+            show(s.size("b"))
         },
-        Case {
-            mutant: Mutant::TruncateThroughLink,
-            story: |s| {
-                s.file("f");
-                s.write("f", 0, b"data").unwrap();
-                s.link("f", "l").unwrap();
-                s.truncate("l", 0);
-                show(s.size("f"))
-            },
-            right: "0",
-            wrong: "4",
+        right: "4",
+        wrong: "0",
+    },
+    Case {
+        mutant: Mutant::TruncateThroughLink,
+        story: |s| {
+            s.file("f");
+            s.write("f", 0, b"data").unwrap();
+            s.link("f", "l").unwrap();
+            s.truncate("l", 0);
+            show(s.size("f"))
         },
-        Case {
-            mutant: Mutant::BlockLeak,
-            story: |s| {
-                s.file("f");
-                s.write("f", 0, &[1; 5000]).unwrap();
-                s.unlink("f").unwrap();
-                show(s.free())
-            },
-            right: "(99, 19)",
-            wrong: "(97, 19)",
+        right: "0",
+        wrong: "4",
+    },
+    Case {
+        mutant: Mutant::BlockLeak,
+        story: |s| {
+            s.file("f");
+            s.write("f", 0, &[1; 5000]).unwrap();
+            s.unlink("f").unwrap();
+            show(s.free())
         },
-        Case {
-            mutant: Mutant::InodeLeak,
-            story: |s| {
-                s.file("f");
-                s.unlink("f").unwrap();
-                show(s.free())
-            },
-            right: "(99, 19)",
-            wrong: "(99, 18)",
+        right: "(99, 19)",
+        wrong: "(97, 19)",
+    },
+    Case {
+        mutant: Mutant::InodeLeak,
+        story: |s| {
+            s.file("f");
+            s.unlink("f").unwrap();
+            show(s.free())
         },
-        Case {
-            mutant: Mutant::WriteSplit,
-            story: |s| {
-                s.file("f");
-                s.write("f", 4094, &[7; 4]).unwrap();
-                show(&s.read("f")[4094..])
-            },
-            right: "[7, 7, 7, 7]",
-            wrong: "[7, 7, 0, 0]",
+        right: "(99, 19)",
+        wrong: "(99, 18)",
+    },
+    Case {
+        mutant: Mutant::WriteSplit,
+        story: |s| {
+            s.file("f");
+            s.write("f", 4094, &[7; 4]).unwrap();
+            show(&s.read("f")[4094..])
         },
-        Case {
-            mutant: Mutant::AppendAtPage,
-            story: |s| {
-                s.file("f");
-                s.write("f", 0, &[1; 4096]).unwrap();
-                s.write("f", 4096, &[2]).unwrap();
-                show((s.size("f"), s.read("f")[0]))
-            },
-            right: "(4097, 1)",
-            wrong: "(4096, 2)",
+        right: "[7, 7, 7, 7]",
+        wrong: "[7, 7, 0, 0]",
+    },
+    Case {
+        mutant: Mutant::AppendAtPage,
+        story: |s| {
+            s.file("f");
+            s.write("f", 0, &[1; 4096]).unwrap();
+            s.write("f", 4096, &[2]).unwrap();
+            show((s.size("f"), s.read("f")[0]))
         },
-        Case {
-            mutant: Mutant::IndirectBlockLost,
-            story: |s| {
-                s.file("f");
-                s.write("f", 12 * 4096, &[7]).unwrap();
-                show(s.read("f").last())
-            },
-            right: "Some(7)",
-            wrong: "Some(0)",
+        right: "(4097, 1)",
+        wrong: "(4096, 2)",
+    },
+    Case {
+        mutant: Mutant::IndirectBlockLost,
+        story: |s| {
+            s.file("f");
+            s.write("f", 12 * 4096, &[7]).unwrap();
+            show(s.read("f").last())
         },
-        Case {
-            mutant: Mutant::CopyRangeShort,
-            story: |s| {
-                let (from, to) = (s.file("f"), s.file("t"));
-                s.write("f", 0, b"data").unwrap();
-                let copied = s.volume.copy_range(from, 0, to, 0, 4);
-                show((copied, s.size("t")))
-            },
-            right: "(Ok(4), 4)",
-            wrong: "(Ok(4), 0)",
+        right: "Some(7)",
+        wrong: "Some(0)",
+    },
+    Case {
+        mutant: Mutant::CopyRangeShort,
+        story: |s| {
+            let (from, to) = (s.file("f"), s.file("t"));
+            s.write("f", 0, b"data").unwrap();
+            let copied = s.volume.copy_range(from, 0, to, 0, 4);
+            show((copied, s.size("t")))
         },
-        Case {
-            mutant: Mutant::SeekHolePastEnd,
-            story: |s| {
-                let file = s.file("f");
-                s.write("f", 0, b"data").unwrap();
-                show(s.volume.seek_hole(file, 0))
-            },
-            right: "Ok(4)",
-            wrong: "Ok(4096)",
+        right: "(Ok(4), 4)",
+        wrong: "(Ok(4), 0)",
+    },
+    Case {
+        mutant: Mutant::SeekHolePastEnd,
+        story: |s| {
+            let file = s.file("f");
+            s.write("f", 0, b"data").unwrap();
+            show(s.volume.seek_hole(file, 0))
         },
-        Case {
-            mutant: Mutant::OrphanLosesData,
-            story: |s| {
-                let file = s.file("f");
-                s.write("f", 0, b"data").unwrap();
-                s.volume.pin(file).unwrap();
-                s.unlink("f").unwrap();
-                show(s.read_ino(file))
-            },
-            right: "[100, 97, 116, 97]",
-            wrong: "[]",
+        right: "Ok(4)",
+        wrong: "Ok(4096)",
+    },
+    Case {
+        mutant: Mutant::OrphanLosesData,
+        story: |s| {
+            let file = s.file("f");
+            s.write("f", 0, b"data").unwrap();
+            s.volume.pin(file).unwrap();
+            s.unlink("f").unwrap();
+            show(s.read_ino(file))
         },
-    ]
-}
+        right: "[100, 97, 116, 97]",
+        wrong: "[]",
+    },
+];
 
-fn allocation() -> Vec<Case> {
-    vec![
-        Case {
-            mutant: Mutant::KeepSizeIgnored,
-            story: |s| {
-                s.file("f");
-                s.fallocate("f", KEEP, 0, 100).unwrap();
-                show(s.size("f"))
-            },
-            right: "0",
-            wrong: "100",
+const ALLOCATION: &[Case] = &[
+    Case {
+        mutant: Mutant::KeepSizeIgnored,
+        story: |s| {
+            s.file("f");
+            s.fallocate("f", KEEP, 0, 100).unwrap();
+            show(s.size("f"))
         },
-        Case {
-            mutant: Mutant::ZeroRangeExtends,
-            story: |s| {
-                s.file("f");
-                s.fallocate("f", ZERO | KEEP, 0, 100).unwrap();
-                show(s.size("f"))
-            },
-            right: "0",
-            wrong: "100",
+        right: "0",
+        wrong: "100",
+    },
+    Case {
+        mutant: Mutant::ZeroRangeExtends,
+        story: |s| {
+            s.file("f");
+            s.fallocate("f", ZERO | KEEP, 0, 100).unwrap();
+            show(s.size("f"))
         },
-        Case {
-            mutant: Mutant::PunchPartialBlock,
-            story: |s| {
-                s.file("f");
-                s.write("f", 0, &[1; 5]).unwrap();
-                s.fallocate("f", PUNCH, 1, 2).unwrap();
-                show(s.read("f"))
-            },
-            right: "[1, 0, 0, 1, 1]",
-            wrong: "[1, 1, 1, 1, 1]",
+        right: "0",
+        wrong: "100",
+    },
+    Case {
+        mutant: Mutant::PunchPartialBlock,
+        story: |s| {
+            s.file("f");
+            s.write("f", 0, &[1; 5]).unwrap();
+            s.fallocate("f", PUNCH, 1, 2).unwrap();
+            show(s.read("f"))
         },
-        Case {
-            mutant: Mutant::FallocateZeroes,
-            story: |s| {
-                s.file("f");
-                s.write("f", 0, &[1; 3]).unwrap();
-                s.fallocate("f", FallocateMode::empty(), 0, 2).unwrap();
-                show(s.read("f"))
-            },
-            right: "[1, 1, 1]",
-            wrong: "[0, 0, 1]",
+        right: "[1, 0, 0, 1, 1]",
+        wrong: "[1, 1, 1, 1, 1]",
+    },
+    Case {
+        mutant: Mutant::FallocateZeroes,
+        story: |s| {
+            s.file("f");
+            s.write("f", 0, &[1; 3]).unwrap();
+            s.fallocate("f", FallocateMode::empty(), 0, 2).unwrap();
+            show(s.read("f"))
         },
-        Case {
-            mutant: Mutant::CollapseLosesBlock,
-            story: |s| {
-                s.file("f");
-                s.write("f", 4096, &[7; 3]).unwrap();
-                s.fallocate("f", COLLAPSE, 0, 4096).unwrap();
-                show(s.read("f"))
-            },
-            right: "[7, 7, 7]",
-            wrong: "[0, 0, 0]",
+        right: "[1, 1, 1]",
+        wrong: "[0, 0, 1]",
+    },
+    Case {
+        mutant: Mutant::CollapseLosesBlock,
+        story: |s| {
+            s.file("f");
+            s.write("f", 4096, &[7; 3]).unwrap();
+            s.fallocate("f", COLLAPSE, 0, 4096).unwrap();
+            show(s.read("f"))
         },
-        Case {
-            mutant: Mutant::InsertKeepsTail,
-            story: |s| {
-                s.file("f");
-                s.write("f", 0, &[7; 3]).unwrap();
-                s.fallocate("f", INSERT, 0, 4096).unwrap();
-                show((s.size("f"), s.read("f")[0]))
-            },
-            right: "(4099, 0)",
-            wrong: "(4099, 7)",
+        right: "[7, 7, 7]",
+        wrong: "[0, 0, 0]",
+    },
+    Case {
+        mutant: Mutant::InsertKeepsTail,
+        story: |s| {
+            s.file("f");
+            s.write("f", 0, &[7; 3]).unwrap();
+            s.fallocate("f", INSERT, 0, 4096).unwrap();
+            show((s.size("f"), s.read("f")[0]))
         },
-    ]
-}
+        right: "(4099, 0)",
+        wrong: "(4099, 7)",
+    },
+];
 
-fn attributes() -> Vec<Case> {
-    vec![
-        Case {
-            mutant: Mutant::SetgidGroup,
-            story: |s| {
-                let dir = s.make("d", NewNode::Dir, 0o2755).unwrap();
-                s.volume.chown(dir, None, Some(5)).unwrap();
-                s.file("d/f");
-                show(s.attr("d/f").gid)
-            },
-            right: "5",
-            wrong: "0",
+const ATTRIBUTES: &[Case] = &[
+    Case {
+        mutant: Mutant::SetgidGroup,
+        story: |s| {
+            let dir = s.make("d", NewNode::Dir, 0o2755).unwrap();
+            s.volume.chown(dir, None, Some(5)).unwrap();
+            s.file("d/f");
+            show(s.attr("d/f").gid)
         },
-        Case {
-            mutant: Mutant::SetgidMkdir,
-            story: |s| {
-                s.make("d", NewNode::Dir, 0o2755).unwrap();
-                s.dir("d/e");
-                show(s.attr("d/e").mode)
-            },
-            right: "02755",
-            wrong: "0755",
+        right: "5",
+        wrong: "0",
+    },
+    Case {
+        mutant: Mutant::SetgidMkdir,
+        story: |s| {
+            s.make("d", NewNode::Dir, 0o2755).unwrap();
+            s.dir("d/e");
+            show(s.attr("d/e").mode)
         },
-        Case {
-            mutant: Mutant::ChmodDropsSetuid,
-            story: |s| {
-                let file = s.file("f");
-                s.volume.chmod(file, Mode(0o4755)).unwrap();
-                show(s.attr("f").mode)
-            },
-            right: "04755",
-            wrong: "0755",
+        right: "02755",
+        wrong: "0755",
+    },
+    Case {
+        mutant: Mutant::ChmodDropsSetuid,
+        story: |s| {
+            let file = s.file("f");
+            s.volume.chmod(file, Mode(0o4755)).unwrap();
+            show(s.attr("f").mode)
         },
-        Case {
-            mutant: Mutant::SetuidSurvives,
-            story: |s| {
-                let file = s.make("f", NewNode::File, 0o4755).unwrap();
-                s.volume.kill_privileges(file).unwrap();
-                show(s.attr("f").mode)
-            },
-            right: "0755",
-            wrong: "04755",
+        right: "04755",
+        wrong: "0755",
+    },
+    Case {
+        mutant: Mutant::SetuidSurvives,
+        story: |s| {
+            let file = s.make("f", NewNode::File, 0o4755).unwrap();
+            s.volume.kill_privileges(file).unwrap();
+            show(s.attr("f").mode)
         },
-        Case {
-            mutant: Mutant::ChgrpChangesOwner,
-            story: |s| {
-                let file = s.file("f");
-                s.volume.chown(file, None, Some(5)).unwrap();
-                show(s.attr("f").uid)
-            },
-            right: "0",
-            wrong: "5",
+        right: "0755",
+        wrong: "04755",
+    },
+    Case {
+        mutant: Mutant::ChgrpChangesOwner,
+        story: |s| {
+            let file = s.file("f");
+            s.volume.chown(file, None, Some(5)).unwrap();
+            show(s.attr("f").uid)
         },
-        Case {
-            mutant: Mutant::XattrReplaceCreates,
-            story: |s| {
-                s.file("f");
-                ended(s.setxattr("f", b"v", XattrFlags::XATTR_REPLACE))
-            },
-            right: "ENODATA",
-            wrong: "ok",
+        right: "0",
+        wrong: "5",
+    },
+    Case {
+        mutant: Mutant::XattrReplaceCreates,
+        story: |s| {
+            s.file("f");
+            ended(s.setxattr("f", b"v", XattrFlags::XATTR_REPLACE))
         },
-        Case {
-            mutant: Mutant::XattrTail,
-            story: |s| {
-                let file = s.file("f");
-                s.setxattr("f", b"long", NONE).unwrap();
-                s.setxattr("f", b"it", NONE).unwrap();
-                show(s.volume.getxattr(file, b"user.x").unwrap())
-            },
-            right: "\"it\"",
-            wrong: "\"itng\"",
+        right: "ENODATA",
+        wrong: "ok",
+    },
+    Case {
+        mutant: Mutant::XattrTail,
+        story: |s| {
+            let file = s.file("f");
+            s.setxattr("f", b"long", NONE).unwrap();
+            s.setxattr("f", b"it", NONE).unwrap();
+            show(s.volume.getxattr(file, b"user.x").unwrap())
         },
-        Case {
-            mutant: Mutant::XattrLostOnRename,
-            story: |s| {
-                s.file("f");
-                s.setxattr("f", b"v", NONE).unwrap();
-                s.rename("f", "g").unwrap();
-                show(s.volume.listxattr(s.ino("g")).unwrap())
-            },
-            right: "[\"user.x\"]",
-            wrong: "[]",
+        right: "\"it\"",
+        wrong: "\"itng\"",
+    },
+    Case {
+        mutant: Mutant::XattrLostOnRename,
+        story: |s| {
+            s.file("f");
+            s.setxattr("f", b"v", NONE).unwrap();
+            s.rename("f", "g").unwrap();
+            show(s.volume.listxattr(s.ino("g")).unwrap())
         },
-    ]
-}
+        right: "[\"user.x\"]",
+        wrong: "[]",
+    },
+];
 
-fn remounts() -> Vec<Case> {
-    vec![
-        Case {
-            mutant: Mutant::RemovedDirReturns,
-            story: |s| {
-                s.dir("d");
-                s.rmdir("d").unwrap();
-                let before = s.list("");
-                s.volume.remount();
-                before + "|" + &s.list("")
-            },
-            right: "|",
-            wrong: "|d",
+const REMOUNTS: &[Case] = &[
+    Case {
+        mutant: Mutant::RemovedDirReturns,
+        story: |s| {
+            s.dir("d");
+            s.rmdir("d").unwrap();
+            let before = s.list("");
+            s.volume.remount();
+            before + "|" + &s.list("")
         },
-        Case {
-            mutant: Mutant::OrphanReturns,
-            story: |s| {
-                let file = s.file("f");
-                s.volume.pin(file).unwrap();
-                s.unlink("f").unwrap();
-                s.volume.unpin(file);
-                let before = s.list("");
-                s.volume.remount();
-                before + "|" + &s.list("")
-            },
-            right: "|",
-            wrong: "|f",
+        right: "|",
+        wrong: "|d",
+    },
+    Case {
+        mutant: Mutant::OrphanReturns,
+        story: |s| {
+            let file = s.file("f");
+            s.volume.pin(file).unwrap();
+            s.unlink("f").unwrap();
+            s.volume.unpin(file);
+            let before = s.list("");
+            s.volume.remount();
+            before + "|" + &s.list("")
         },
-        Case {
-            mutant: Mutant::RenameSourceReturns,
-            story: |s| {
-                s.file("a");
-                s.rename("a", "b").unwrap();
-                let before = s.list("");
-                s.volume.remount();
-                before + "|" + &s.list("")
-            },
-            right: "b|b",
-            wrong: "b|b a",
+        right: "|",
+        wrong: "|f",
+    },
+    Case {
+        mutant: Mutant::RenameSourceReturns,
+        story: |s| {
+            s.file("a");
+            s.rename("a", "b").unwrap();
+            let before = s.list("");
+            s.volume.remount();
+            before + "|" + &s.list("")
         },
-        Case {
-            mutant: Mutant::LinkSplits,
-            story: |s| {
-                s.file("a");
-                s.link("a", "b").unwrap();
-                let before = s.nlink("a");
-                s.volume.remount();
-                show((before, s.nlink("a"), s.ino("a") == s.ino("b")))
-            },
-            right: "(2, 2, true)",
-            wrong: "(2, 1, false)",
+        right: "b|b",
+        wrong: "b|b a",
+    },
+    Case {
+        mutant: Mutant::LinkSplits,
+        story: |s| {
+            s.file("a");
+            s.link("a", "b").unwrap();
+            let before = s.nlink("a");
+            s.volume.remount();
+            show((before, s.nlink("a"), s.ino("a") == s.ino("b")))
         },
-        Case {
-            mutant: Mutant::XattrLostOnRemount,
-            story: |s| {
-                s.file("f");
-                s.setxattr("f", b"v", NONE).unwrap();
-                s.volume.remount();
-                show(s.volume.listxattr(s.ino("f")).unwrap())
-            },
-            right: "[\"user.x\"]",
-            wrong: "[]",
+        right: "(2, 2, true)",
+        wrong: "(2, 1, false)",
+    },
+    Case {
+        mutant: Mutant::XattrLostOnRemount,
+        story: |s| {
+            s.file("f");
+            s.setxattr("f", b"v", NONE).unwrap();
+            s.volume.remount();
+            show(s.volume.listxattr(s.ino("f")).unwrap())
         },
-        Case {
-            mutant: Mutant::SymlinkEmptyOnRemount,
-            story: |s| {
-                s.symlink("l", "target");
-                s.volume.remount();
-                show(s.volume.readlink(s.ino("l")).unwrap())
-            },
-            right: "\"target\"",
-            wrong: "\"\"",
+        right: "[\"user.x\"]",
+        wrong: "[]",
+    },
+    Case {
+        mutant: Mutant::SymlinkEmptyOnRemount,
+        story: |s| {
+            s.symlink("l", "target");
+            s.volume.remount();
+            show(s.volume.readlink(s.ino("l")).unwrap())
         },
-    ]
-}
+        right: "\"target\"",
+        wrong: "\"\"",
+    },
+];
 
-fn all_cases() -> Vec<Case> {
-    [names_and_links(), contents(), allocation(), attributes(), remounts()]
-        .into_iter()
-        .flatten()
-        .collect()
+fn all_cases() -> impl Iterator<Item = &'static Case> {
+    [NAMES_AND_LINKS, CONTENTS, ALLOCATION, ATTRIBUTES, REMOUNTS].into_iter().flatten()
 }
 
 #[test]
@@ -567,7 +554,7 @@ fn every_mutant_ends_its_story_wrongly() {
 
 #[test]
 fn every_mutant_has_one_story() {
-    let mut told: Vec<Mutant> = all_cases().iter().map(|case| case.mutant).collect();
+    let mut told: Vec<Mutant> = all_cases().map(|case| case.mutant).collect();
     told.sort();
     assert_eq!(told, Mutant::ALL, "`ALL` is in the order of the definitions");
 }

@@ -474,6 +474,7 @@ fn cookies_are_stable_and_grow() {
     assert_eq!(s.list(""), "c b a");
     let rest = s.volume.entries(ROOT, 3).unwrap();
     assert_eq!(rest.iter().map(|e| e.cookie).collect::<Vec<_>>(), [5, 6]);
+    assert_eq!(s.volume.entries_up_to(ROOT, 3, 1).unwrap(), rest[..1]);
 }
 
 #[test]
@@ -507,4 +508,8 @@ fn many_inodes_and_entries_work() {
     assert_eq!(s.free(), before);
     assert_eq!(snapshot.entries(ROOT, 0).unwrap().len(), 5000);
     snapshot.check_invariants().unwrap();
+    for n in 0..300 {
+        s.file(&format!("again {n}"));
+    }
+    s.volume.check_invariants().unwrap();
 }

@@ -15,12 +15,12 @@ const PAGE: u64 = PAGE_BYTES as u64;
 
 /// One page of a file that has at least one written block.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Page {
+struct Page {
     /// From the start of the page to the last byte that was written; zeros follow. Bytes outside of
     /// written blocks are zero.
-    pub(super) bytes: Vec<u8>,
+    bytes: Vec<u8>,
     /// One bit for every written block of the page, the lowest for the first.
-    pub(super) written: u8,
+    written: u8,
     /// What the page adds to the content digest.
     term: Digest,
 }
@@ -78,8 +78,13 @@ impl Contents {
         self.digest
     }
 
-    pub(super) fn pages(&self) -> &[(u64, Arc<Page>)] {
-        &self.pages
+    /// Every page: number, written blocks, bytes up to the end of the file (behind it only
+    /// [`crate::Mutant::StaleHole`] has any).
+    pub(super) fn visible_pages(&self) -> impl Iterator<Item = (u64, u8, &[u8])> {
+        self.pages.iter().map(|(number, page)| {
+            let visible = self.size.saturating_sub(number * PAGE).min(page.bytes.len() as u64);
+            (*number, page.written, &page.bytes[..visible as usize])
+        })
     }
 
     pub(super) fn reserved(&self) -> &Extents {

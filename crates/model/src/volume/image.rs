@@ -149,10 +149,10 @@ impl Volume {
 fn inode_image(inode: &Inode, place: impl Fn(Ino) -> u64) -> InodeImage {
     let body = match &inode.body {
         Body::File(contents) => {
-            let pages = contents.pages().iter();
+            let pages = contents.visible_pages();
             BodyImage::File {
                 size: contents.size(),
-                pages: pages.map(|(n, p)| (*n, p.written, Bytes(p.bytes.clone()))).collect(),
+                pages: pages.map(|(n, mask, bytes)| (n, mask, Bytes(bytes.to_vec()))).collect(),
                 reserved: contents.reserved().ranges().to_vec(),
             }
         }

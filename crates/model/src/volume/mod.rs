@@ -244,7 +244,21 @@ impl Volume {
     /// # Errors
     /// `ENOTDIR`.
     pub fn entries(&self, dir: Ino, after: u64) -> Result<Vec<DirEntry>, Errno> {
-        let links = self.state.listed(dir, after)?;
+        self.entries_up_to(dir, after, usize::MAX)
+    }
+
+    /// The first `count_max` of [`Volume::entries`]: for a large directory that is read piece by
+    /// piece.
+    ///
+    /// # Errors
+    /// `ENOTDIR`.
+    pub fn entries_up_to(
+        &self,
+        dir: Ino,
+        after: u64,
+        count_max: usize,
+    ) -> Result<Vec<DirEntry>, Errno> {
+        let links = self.state.listed(dir, after, count_max)?;
         let entry = |link: &directory::Link| {
             let kind = self.state.get(link.ino)?.kind();
             Ok(DirEntry { name: link.name.to_fs_bytes(), ino: link.ino, kind, cookie: link.cookie })

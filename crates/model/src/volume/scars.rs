@@ -94,8 +94,13 @@ impl State {
         }
     }
 
-    /// The entries of a directory as they are listed, in the order of their cookies.
-    pub(super) fn listed(&self, dir: Ino, after: u64) -> Result<Vec<&Link>, Errno> {
+    /// The first entries of a directory as they are listed, in the order of their cookies.
+    pub(super) fn listed(
+        &self,
+        dir: Ino,
+        after: u64,
+        count_max: usize,
+    ) -> Result<Vec<&Link>, Errno> {
         let mut links: Vec<&Link> = self.dir(dir)?.links().iter().collect();
         links.retain(|link| link.cookie > after);
         if let Some(scars) = &self.scars {
@@ -106,6 +111,10 @@ impl State {
             let twice: Vec<&Link> =
                 links.iter().copied().filter(|link| marked(&scars.twice, link)).collect();
             links.extend(twice);
+        }
+        if links.len() > count_max {
+            links.select_nth_unstable_by_key(count_max, |link| link.cookie);
+            links.truncate(count_max);
         }
         links.sort_by_key(|link| link.cookie);
         Ok(links)

@@ -5,110 +5,117 @@ use std::sync::Arc;
 use super::Ino;
 use super::inode::Inode;
 
-/// Slots per chunk. A small tree is one chunk; with 100,000 inodes a change after a snapshot copies
-/// 6,250 pointers and one chunk.
-const SLOTS: usize = 16;
+/// Slots in the table itself, which is copied with every change.
+const SLOTS_FIRST: usize = 16;
+
+/// Most slots of a chunk. With 100,000 inodes a change after a snapshot copies 391 pointers to chunks
+/// and one chunk: near the least there can be with two levels.
+const SLOTS: usize = 256;
 
 #[derive(Clone, Debug, Default)]
 struct Chunk {
-    /// One bit for every slot in use.
-    used: u16,
-    slots: [Option<Arc<Inode>>; SLOTS],
-}
-
-impl Chunk {
-    fn insert(&mut self, inode: Inode) -> usize {
-        let slot = self.used.trailing_ones() as usize;
-        self.used |= 1 << slot;
-        self.slots[slot] = Some(Arc::new(inode));
-        slot
-    }
+    used: usize,
+    /// As many as were ever used.
+    slots: Vec<Option<Arc<Inode>>>,
 }
 
 /// All inodes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Table {
-    /// In place: a change in a small tree copies no further chunk.
-    first: Chunk,
-    /// Chunks 1, 2, …
+    /// The first slots, in place: a small tree needs no chunk.
+    first: [Option<Arc<Inode>>; SLOTS_FIRST],
+    /// All other slots.
     rest: Vec<Arc<Chunk>>,
-    /// No chunk before this one has a free slot.
-    first_free: usize,
+    /// No chunk of `rest` before this one has a free slot.
+    free_from: usize,
 }
 
-/// The slot and generation of an inode number.
-fn split(ino: Ino) -> (usize, usize, u32) {
-    let slot = (ino & u64::from(u32::MAX)) as usize;
-    (slot / SLOTS, slot % SLOTS, (ino >> 32) as u32)
+/// The number of an inode in slot `slot`.
+fn join(slot: usize, generation: u32) -> Ino {
+    slot as u64 | u64::from(generation) << 32
 }
 
-fn join(chunk: usize, slot: usize, generation: u32) -> Ino {
-    (chunk * SLOTS + slot) as u64 | u64::from(generation) << 32
+fn split(ino: Ino) -> (usize, u32) {
+    ((ino & u64::from(u32::MAX)) as usize, (ino >> 32) as u32)
 }
 
 impl Table {
-    /// A table whose first slot is taken for good, so that the next one is [`super::ROOT`].
     pub(super) fn new() -> Table {
-        Table { first: Chunk { used: 1, ..Chunk::default() }, ..Table::default() }
+        Table { first: [const { None }; SLOTS_FIRST], rest: Vec::new(), free_from: 0 }
     }
 
-    fn chunk(&self, number: usize) -> Option<&Chunk> {
-        match number {
-            0 => Some(&self.first),
-            _ => self.rest.get(number - 1).map(Arc::as_ref),
-        }
-    }
-
-    fn chunk_mut(&mut self, number: usize) -> Option<&mut Chunk> {
-        match number {
-            0 => Some(&mut self.first),
-            _ => self.rest.get_mut(number - 1).map(Arc::make_mut),
+    fn slot(&self, slot: usize) -> Option<&Arc<Inode>> {
+        match slot.checked_sub(SLOTS_FIRST) {
+            None => self.first[slot].as_ref(),
+            Some(after) => self.rest.get(after / SLOTS)?.slots.get(after % SLOTS)?.as_ref(),
         }
     }
 
     pub(super) fn get(&self, ino: Ino) -> Option<&Inode> {
-        let (chunk, slot, generation) = split(ino);
-        let inode = self.chunk(chunk)?.slots[slot].as_deref()?;
-        (inode.generation == generation).then_some(inode)
+        let (slot, generation) = split(ino);
+        self.slot(slot).map(Arc::as_ref).filter(|inode| inode.generation == generation)
     }
 
     pub(super) fn get_mut(&mut self, ino: Ino) -> Option<&mut Inode> {
-        let (chunk, slot, generation) = split(ino);
-        let inode = Arc::make_mut(self.chunk_mut(chunk)?.slots[slot].as_mut()?);
-        (inode.generation == generation).then_some(inode)
+        let (slot, generation) = split(ino);
+        let inode = match slot.checked_sub(SLOTS_FIRST) {
+            None => self.first[slot].as_mut(),
+            Some(after) => {
+                let chunk = Arc::make_mut(self.rest.get_mut(after / SLOTS)?);
+                chunk.slots.get_mut(after % SLOTS)?.as_mut()
+            }
+        };
+        inode.map(Arc::make_mut).filter(|inode| inode.generation == generation)
     }
 
-    /// Puts an inode into a free slot.
+    /// Puts an inode into the first free slot. Slot 0 stays free: the first inode is
+    /// [`super::ROOT`].
     pub(super) fn insert(&mut self, inode: Inode) -> Ino {
         let generation = inode.generation;
-        while self.chunk(self.first_free).is_some_and(|chunk| chunk.used == u16::MAX) {
-            self.first_free += 1;
+        let inode = Some(Arc::new(inode));
+        if let Some(after) = self.first[1..].iter().position(Option::is_none) {
+            self.first[1 + after] = inode;
+            return join(1 + after, generation);
         }
-        if self.first_free > self.rest.len() {
+        let full = |chunk: &Arc<Chunk>| chunk.used == SLOTS;
+        while self.rest.get(self.free_from).is_some_and(full) {
+            self.free_from += 1;
+        }
+        if self.free_from == self.rest.len() {
             self.rest.push(Arc::default());
         }
-        let chunk = self.chunk_mut(self.first_free).expect("it was made if it was missing");
-        let slot = chunk.insert(inode);
-        join(self.first_free, slot, generation)
+        let chunk = Arc::make_mut(&mut self.rest[self.free_from]);
+        let slot = chunk.slots.iter().position(Option::is_none).unwrap_or(chunk.slots.len());
+        if slot == chunk.slots.len() {
+            chunk.slots.push(None);
+        }
+        chunk.slots[slot] = inode;
+        chunk.used += 1;
+        join(SLOTS_FIRST + self.free_from * SLOTS + slot, generation)
     }
 
     pub(super) fn remove(&mut self, ino: Ino) -> Option<Arc<Inode>> {
         self.get(ino)?;
-        let (number, slot, _) = split(ino);
-        self.first_free = self.first_free.min(number);
-        let chunk = self.chunk_mut(number)?;
-        chunk.used &= !(1 << slot);
-        chunk.slots[slot].take()
+        let (slot, _) = split(ino);
+        let Some(after) = slot.checked_sub(SLOTS_FIRST) else {
+            return self.first[slot].take();
+        };
+        self.free_from = self.free_from.min(after / SLOTS);
+        let chunk = Arc::make_mut(&mut self.rest[after / SLOTS]);
+        chunk.used -= 1;
+        chunk.slots[after % SLOTS].take()
     }
 
     /// Every inode with its number.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Ino, &Inode)> {
-        let chunks = std::iter::once(&self.first).chain(self.rest.iter().map(Arc::as_ref));
-        chunks.enumerate().flat_map(|(at, chunk)| {
-            chunk.slots.iter().enumerate().filter_map(move |(slot, inode)| {
-                let inode = inode.as_deref()?;
-                Some((join(at, slot, inode.generation), inode))
-            })
+        let first = self.first.iter().enumerate();
+        let rest = self.rest.iter().enumerate().flat_map(|(number, chunk)| {
+            let slots = chunk.slots.iter().enumerate();
+            slots.map(move |(slot, inode)| (SLOTS_FIRST + number * SLOTS + slot, inode))
+        });
+        first.chain(rest).filter_map(|(slot, inode)| {
+            let inode = inode.as_deref()?;
+            Some((join(slot, inode.generation), inode))
         })
     }
 }

@@ -15,7 +15,7 @@ impl Volume {
         let mut dirs = vec![(FsPath::from("."), ROOT)];
         inos.push(dirs[0].clone());
         while let Some((path, dir)) = dirs.pop() {
-            for link in self.state.listed(dir, 0).unwrap_or_default() {
+            for link in self.state.listed(dir, 0, usize::MAX).unwrap_or_default() {
                 let child = (path.join(link.name.as_bytes()), link.ino);
                 if self.state.dir(link.ino).is_ok() {
                     dirs.push(child.clone());
