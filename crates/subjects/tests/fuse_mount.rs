@@ -27,12 +27,16 @@ struct Mounted {
 impl Mounted {
     /// `None` after saying why not.
     fn new(test: &str) -> Option<Mounted> {
+        Mounted::with(test, Options::default())
+    }
+
+    fn with(test: &str, options: Options) -> Option<Mounted> {
         if !is_root() {
             skip(test, "needs root");
             return None;
         }
         let point = tempfile::tempdir().unwrap();
-        let mount = Mount::start(point.path(), Config::default(), Options::default()).unwrap();
+        let mount = Mount::start(point.path(), Config::default(), options).unwrap();
         Some(Mounted { mount: Some(mount), point })
     }
 
@@ -256,7 +260,14 @@ fn setuid_and_setgid_go_when_others_change_the_file() {
 
 #[test]
 fn parallel_clients_keep_the_volume_whole() {
-    let Some(mounted) = Mounted::new("parallel_clients") else { return };
+    for threads in [1, 4] {
+        if let Some(mounted) = Mounted::with("parallel_clients", Options { threads }) {
+            let_loose(&mounted);
+        }
+    }
+}
+
+fn let_loose(mounted: &Mounted) {
     const ROUNDS: usize = 400;
     let shared = mounted.path("shared");
     fs::create_dir(&shared).unwrap();

@@ -32,13 +32,15 @@ use super::watchdog::Watchdog;
 /// How a mount is served.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Threads that answer requests.
+    /// Threads that answer requests. All take the same lock, so that more of them only help where
+    /// the copying of large reads and writes dominates.
     pub threads: usize,
 }
 
 impl Default for Options {
+    /// One thread: on two processors no other number was faster, for one client or for four.
     fn default() -> Self {
-        Options { threads: 2 }
+        Options { threads: 1 }
     }
 }
 

@@ -1,8 +1,8 @@
 //! [`Server`]: answers the kernel's requests from the volume.
 //!
 //! One method per request, and nothing but translation: what a call means is decided by the model.
-//! Requests are answered by several threads; each takes the one lock for the time of one volume
-//! operation and answers after it has let go of it.
+//! Any number of threads may answer requests; each takes the one lock for the time of one volume
+//! operation and answers after it has let go of it. None of them ever waits for the kernel.
 
 use std::ffi::OsStr;
 use std::io;
