@@ -18,8 +18,11 @@ pub struct Quirks {
     pub link_max: u32,
     /// Longest symbolic link, then `ENAMETOOLONG` (xfs 1023, ext4 one block less one).
     pub symlink_bytes_max: u32,
-    /// Largest file, then `EFBIG`; `s_maxbytes` of the kernel (ext4: 2³²-1 blocks).
+    /// Largest file, then `EFBIG` (ext4: 2³²-1 blocks).
     pub file_bytes_max: u64,
+    /// What the kernel takes for that before it asks the file system (`s_maxbytes`). Larger on ext2,
+    /// where the driver also serves the larger files of ext4.
+    pub vfs_file_bytes_max: u64,
     /// Most bytes of one attribute's full name and value together, then `ENOSPC` (btrfs: a leaf).
     pub xattr_bytes_max: u32,
     /// All attributes of an inode fit for sure while the sum of [`Quirks::xattr_cost`] is not more
@@ -52,18 +55,29 @@ pub struct Quirks {
     // Behaviour.
     /// `SEEK_DATA` and `SEEK_HOLE` take a negative offset as 0 (btrfs). Elsewhere `ENXIO`.
     pub seek_negative_is_zero: bool,
+    /// Whether `fallocate` drops setuid and setgid cannot be told: it does not where there already is
+    /// a hole to be punched (btrfs), and it does although the mode is not supported (ext2). See
+    /// [`crate::Model::unspecified`].
+    pub fallocate_privileges_vary: bool,
+    /// A rename onto a directory with entries fails with `EEXIST` (xfs). Elsewhere `ENOTEMPTY`; rename(2)
+    /// allows both.
+    pub rename_not_empty_exists: bool,
+    /// With both `XATTR_CREATE` and `XATTR_REPLACE`, only the first counts (xfs). Elsewhere no attribute
+    /// can fulfil both.
+    pub xattr_create_wins: bool,
     /// `listxattr` shows `trusted.*` also to callers who may not read them (btrfs, FUSE).
     pub trusted_listed_to_all: bool,
 
     // What can be compared.
     /// `statfs` counts can be compared with the model's (only where the model itself is served).
     pub statfs_comparable: bool,
-    /// `SEEK_DATA` and `SEEK_HOLE` can be compared byte by byte with the model's: the file system
-    /// allocates exactly the written blocks.
+    /// What `SEEK_DATA` and `SEEK_HOLE` find inside a file can be compared with the model's (only where
+    /// the model itself is served). Elsewhere a hole becomes data when a page of it is mapped or read
+    /// or its edge is zeroed, and lseek(2) allows to report no holes at all.
     pub segments_comparable: bool,
 
-    // The machine, not the file system: the harness fills in what `/proc/sys/fs` says. The defaults
-    // are the kernel's (Documentation/admin-guide/sysctl/fs.rst).
+    // The machine, not the file system: the harness fills in what `/proc/sys/fs` and the mount say.
+    // The defaults are the kernel's (Documentation/admin-guide/sysctl/fs.rst).
     /// `fs.protected_hardlinks`
     pub protected_hardlinks: bool,
     /// `fs.protected_symlinks`
@@ -72,6 +86,10 @@ pub struct Quirks {
     pub protected_fifos: u8,
     /// `fs.protected_regular`
     pub protected_regular: u8,
+    /// mount(8) `nodev`: opening a device is `EACCES`.
+    pub nodev: bool,
+    /// mount(8) `noexec`: `access` with `X_OK` to a regular file is `EACCES`.
+    pub noexec: bool,
 }
 
 impl Default for Quirks {
@@ -81,6 +99,7 @@ impl Default for Quirks {
             link_max: u32::MAX,
             symlink_bytes_max: 4095,
             file_bytes_max: i64::MAX as u64,
+            vfs_file_bytes_max: i64::MAX as u64,
             xattr_bytes_max: u32::MAX,
             xattr_total_bytes_sure: u32::MAX,
             xattr_total_bytes_max: u32::MAX,
@@ -97,13 +116,18 @@ impl Default for Quirks {
             direct: true,
             direct_align_bytes: 512,
             seek_negative_is_zero: false,
+            fallocate_privileges_vary: false,
+            rename_not_empty_exists: false,
+            xattr_create_wins: false,
             trusted_listed_to_all: false,
             statfs_comparable: false,
-            segments_comparable: true,
+            segments_comparable: false,
             protected_hardlinks: false,
             protected_symlinks: false,
             protected_fifos: 0,
             protected_regular: 0,
+            nodev: false,
+            noexec: false,
         }
     }
 }

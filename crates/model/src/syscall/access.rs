@@ -1,7 +1,7 @@
 //! access(2), faccessat2(2): fs/open.c `do_faccessat`.
 
 use fathom_core::flags::AccessMode;
-use fathom_core::{Errno, Target};
+use fathom_core::{Errno, Kind, Target};
 
 use super::Model;
 use super::permission::Mask;
@@ -13,6 +13,10 @@ impl Model {
             return Err(Errno::EINVAL);
         }
         let ino = self.target_or_path(target)?;
+        let executes = mode.contains(AccessMode::X_OK);
+        if executes && self.quirks().noexec && self.volume.attr(ino)?.kind == Kind::File {
+            return Err(Errno::EACCES);
+        }
         self.permission(ino, Mask(mode.bits()))?;
         Ok(0)
     }

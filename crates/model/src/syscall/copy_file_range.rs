@@ -6,6 +6,7 @@ use fathom_core::{Errno, Kind, Slot};
 use super::Model;
 use super::file::OpenFile;
 use super::read::{TRANSFER_BYTES_MAX, verify_area};
+use super::write::room_below;
 
 /// A slot, and an offset unless the file position counts.
 type At = (Slot, Option<i64>);
@@ -31,6 +32,7 @@ impl Model {
         if len == 0 {
             return Ok(0);
         }
+        let len = self.writable_bytes(to_offset as u64, len)?;
         self.drop_privileges(target.ino)?;
         let (from_start, to_start) = (from_offset as u64, to_offset as u64);
         let len = len.min(TRANSFER_BYTES_MAX);
@@ -62,7 +64,7 @@ impl Model {
             false => len.min(size.wrapping_sub(from_offset as u64)),
         };
         let len = match u64::try_from(to_offset) {
-            Ok(to_offset) => self.writable_bytes(to_offset, len)?,
+            Ok(to_offset) => room_below(self.quirks().vfs_file_bytes_max, to_offset, len)?,
             Err(_) => len,
         };
         let (from_end, to_end) =
@@ -109,7 +111,10 @@ mod tests {
     /// 5: a directory; 6: a FIFO; 7: `O_PATH`.
     fn furnished() -> Model {
         let (create, rw) = (OpenFlags::O_CREAT | OpenFlags::O_RDWR, OpenFlags::O_RDWR);
-        let mut m = model_with(Quirks { file_bytes_max: 1 << 40, ..Quirks::default() });
+        let limit = 1 << 40;
+        let quirks =
+            Quirks { file_bytes_max: limit, vfs_file_bytes_max: limit, ..Quirks::default() };
+        let mut m = model_with(quirks);
         given(
             &mut m,
             &[open(0, "f", create), write(0, 7, 5), open(0, "f", rw), open(1, "g", create)],

@@ -4,6 +4,7 @@ use fathom_core::flags::FallocateMode;
 use fathom_core::{Errno, Kind, Slot};
 
 use super::Model;
+use crate::volume::SetTime;
 
 const KEEP_SIZE: FallocateMode = FallocateMode::FALLOC_FL_KEEP_SIZE;
 
@@ -29,14 +30,23 @@ impl Model {
             _ => return Err(Errno::ENODEV),
         }
         let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
-        if end as u64 > self.quirks().file_bytes_max {
+        if end as u64 > self.quirks().vfs_file_bytes_max {
             return Err(Errno::EFBIG);
         }
         if !self.supports(mode) {
             return Err(Errno::EOPNOTSUPP);
         }
-        self.volume.fallocate(file.ino, mode, offset as u64, len as u64)?;
+        // file_modified comes before the file system looks at the range, which may still be wrong.
         self.drop_privileges(file.ino)?;
+        self.volume.set_times(file.ino, None, Some(SetTime::Now))?;
+        let len = match mode.contains(FallocateMode::FALLOC_FL_PUNCH_HOLE) {
+            // There is nothing to punch beyond the largest file, and that is no error.
+            true => (len as u64).min(self.quirks().file_bytes_max.saturating_sub(offset as u64)),
+            false => len as u64,
+        };
+        if len > 0 {
+            self.volume.fallocate(file.ino, mode, offset as u64, len)?;
+        }
         Ok(0)
     }
 
@@ -92,7 +102,10 @@ mod tests {
 
     #[test]
     fn checks_in_order() {
-        let m = with_file(Quirks { file_bytes_max: 1 << 40, ..Quirks::default() });
+        let limit = 1 << 40;
+        let quirks =
+            Quirks { file_bytes_max: limit, vfs_file_bytes_max: limit, ..Quirks::default() };
+        let m = with_file(quirks);
         let table = [
             (fallocate(9, 0, -1, 0), Err(E::EBADF)),
             (fallocate(1, 0, -1, 1), Err(E::EINVAL)),

@@ -4,17 +4,23 @@ use fathom_core::{Errno, FsBytes, Kind, Outcome, Payload, Slot};
 
 use super::Model;
 
+/// The position of a directory of which everything was listed. Another number elsewhere: see
+/// [`Model::unspecified`].
+pub(super) const END_OF_DIRECTORY: i64 = i64::MAX;
+
 impl Model {
-    /// All entries with `.` and `..`; the return value is their number.
+    /// All entries with `.` and `..`, from the first on; the return value is their number.
     pub(super) fn getdents(&mut self, slot: Slot) -> Result<Outcome, Errno> {
         let file = self.file(slot)?;
         if file.kind != Kind::Dir {
             return Err(Errno::ENOTDIR);
         }
+        self.seek(slot, 0);
         if self.volume.attr(file.ino)?.nlink == 0 {
             // The directory was removed: not even `.` is left (IS_DEADDIR).
             return Err(Errno::ENOENT);
         }
+        self.seek(slot, END_OF_DIRECTORY);
         let listed = self.volume.entries(file.ino, 0)?;
         self.volume.note_access(file.ino);
         let mut entries: Vec<(FsBytes, char)> =

@@ -7,7 +7,7 @@ use super::Model;
 use super::file::OpenFile;
 use super::permission::Mask;
 use super::resolve::{Follow, Last, Walk};
-use crate::volume::{Ino, NewNode};
+use crate::volume::{Ino, NewNode, SetTime};
 
 /// With `O_PATH`, no other flag counts.
 const PATH_FLAGS: OpenFlags = OpenFlags::O_PATH
@@ -57,9 +57,10 @@ impl Model {
         self.open_special(found.ino, flags)?;
         let truncate = flags.contains(OpenFlags::O_TRUNC) && !found.created;
         if truncate && self.volume.attr(found.ino)?.kind == Kind::File {
-            // handle_truncate: as truncate(2), privileges included.
+            // handle_truncate: as ftruncate(2), privileges and times included.
             self.drop_privileges(found.ino)?;
             self.volume.truncate(found.ino, 0)?;
+            self.volume.set_times(found.ino, None, Some(SetTime::Now))?;
         }
         self.install(slot, found.ino, flags)
     }
@@ -181,6 +182,7 @@ impl Model {
         match attr.kind {
             Kind::Symlink => return Err(Errno::ELOOP),
             Kind::Dir if mask.contains(Mask::WRITE) => return Err(Errno::EISDIR),
+            Kind::Char | Kind::Block if self.quirks().nodev => return Err(Errno::EACCES),
             _ => {}
         }
         self.permission(ino, mask)?;

@@ -44,7 +44,6 @@ mod tests {
     use fathom_core::{Mode, Op};
 
     use super::super::testing::*;
-    use super::*;
 
     const RW: OpenFlags = OpenFlags::O_RDWR;
 

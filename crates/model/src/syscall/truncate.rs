@@ -5,7 +5,7 @@ use fathom_core::{Errno, Kind, Target};
 use super::Model;
 use super::permission::Mask;
 use super::resolve::Follow;
-use crate::volume::Ino;
+use crate::volume::{Ino, SetTime};
 
 impl Model {
     pub(super) fn truncate(&mut self, target: &Target, len: i64) -> Result<u64, Errno> {
@@ -28,6 +28,10 @@ impl Model {
         }
         self.drop_privileges(ino)?;
         self.volume.truncate(ino, len)?;
+        if matches!(target, Target::Slot(_)) {
+            // Even if the size stays: do_ftruncate asks for ATTR_MTIME, do_sys_truncate does not.
+            self.volume.set_times(ino, None, Some(SetTime::Now))?;
+        }
         Ok(0)
     }
 

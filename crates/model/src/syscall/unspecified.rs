@@ -6,8 +6,12 @@ use fathom_core::{Errno, FsBytes, Kind, Op, Pattern, Slot, Target};
 
 use super::Model;
 use super::file::OpenFile;
+use super::getdents::END_OF_DIRECTORY;
+use super::resolve::Follow;
 use super::xattr::Namespace;
 use crate::quirks::Quirks;
+
+const COOKIES: &str = "positions in a directory are cookies";
 
 impl Model {
     /// Whether the call would wait for a peer of a FIFO, for ever: it must not be executed on a real
@@ -25,18 +29,21 @@ impl Model {
             Op::Open { .. } if self.reaches_driver(op) => {
                 Some("opening a device reaches its driver, not the file system")
             }
-            Op::Read { slot, len } => self.unspecified_transfer(*slot, None, *len),
-            Op::Pread { slot, offset, len } => {
-                self.unspecified_transfer(*slot, Some(*offset), *len)
-            }
+            Op::Read { slot, len } if *len > 0 && self.is_listed(*slot) => Some(COOKIES),
+            Op::Read { slot, len } => self.unspecified_read(*slot, None, *len),
+            Op::Pread { slot, offset, len } => self.unspecified_read(*slot, Some(*offset), *len),
             Op::Write { slot, data } if self.writes_fifo(*slot) && data.len > 0 => {
                 Some("what fits into a pipe is not the file system's business")
             }
-            Op::Write { slot, data } => self.unspecified_transfer(*slot, None, data.len),
+            Op::Write { slot, data } => self.unspecified_write(*slot, None, data.len),
             Op::Pwrite { slot, offset, data } => {
-                self.unspecified_transfer(*slot, Some(*offset), data.len)
+                self.unspecified_write(*slot, Some(*offset), data.len)
             }
-            Op::Lseek { slot, whence, .. } => self.unspecified_seek(*slot, *whence),
+            Op::Lseek { slot, offset, whence } => self.unspecified_seek(*slot, *offset, *whence),
+            Op::Fallocate { slot, .. } => self.unspecified_fallocate(*slot),
+            Op::CopyFileRange { from, from_offset, to, to_offset, len, .. } => self
+                .unspecified_read(*from, *from_offset, *len)
+                .or_else(|| self.unspecified_write(*to, *to_offset, *len)),
             Op::Setxattr { target, name, value, .. } => {
                 self.unspecified_setxattr(target, name, *value)
             }
@@ -53,47 +60,61 @@ impl Model {
         self.file(slot).is_ok_and(|file| file.kind == Kind::Fifo && file.writable())
     }
 
-    /// Only a device has `ENXIO` for an answer without `O_NONBLOCK`, which is what FIFOs need for it.
+    fn is_listed(&self, slot: Slot) -> bool {
+        self.file(slot)
+            .is_ok_and(|file| file.kind == Kind::Dir && file.position == END_OF_DIRECTORY)
+    }
+
     fn reaches_driver(&self, op: &Op) -> bool {
         let Op::Open { path, flags, .. } = op else { return false };
-        let device =
-            [super::resolve::Follow::Yes, super::resolve::Follow::No].iter().any(|follow| {
-                let kind = self.resolve(path, *follow).and_then(|ino| self.volume.attr(ino));
-                kind.is_ok_and(|attr| matches!(attr.kind, Kind::Char | Kind::Block))
-            });
-        device && !flags.contains(OpenFlags::O_PATH)
+        let names_device = |follow| {
+            let attr = self.resolve(path, follow).and_then(|ino| self.volume.attr(ino));
+            attr.is_ok_and(|attr| matches!(attr.kind, Kind::Char | Kind::Block))
+        };
+        !flags.contains(OpenFlags::O_PATH)
+            && (names_device(Follow::Yes) || names_device(Follow::No))
+    }
+
+    fn unspecified_read(&self, slot: Slot, offset: Option<i64>, len: u64) -> Option<&'static str> {
+        let file = self.regular(slot)?;
+        self.unspecified_transfer(&file, offset.unwrap_or(file.position), len)
+    }
+
+    fn unspecified_write(&self, slot: Slot, offset: Option<i64>, len: u64) -> Option<&'static str> {
+        let file = self.regular(slot)?;
+        let start = match file.flags.contains(OpenFlags::O_APPEND) {
+            true => self.volume.attr(file.ino).ok()?.size as i64,
+            false => offset.unwrap_or(file.position),
+        };
+        self.unspecified_transfer(&file, start, len)
     }
 
     /// open(2): the alignment that `O_DIRECT` needs "varies by file system and kernel version and
     /// might be absent entirely".
-    fn unspecified_transfer(
-        &self,
-        slot: Slot,
-        offset: Option<i64>,
-        len: u64,
-    ) -> Option<&'static str> {
-        let file = self.regular(slot)?;
-        let offset = match offset {
-            Some(offset) => offset,
-            None if file.flags.contains(OpenFlags::O_APPEND) => {
-                self.volume.attr(file.ino).ok()?.size as i64
-            }
-            None => file.position,
-        };
+    fn unspecified_transfer(&self, file: &OpenFile, start: i64, len: u64) -> Option<&'static str> {
         let direct = file.flags.contains(OpenFlags::O_DIRECT);
-        (direct && !self.is_direct_aligned(offset, len))
+        (direct && !self.is_direct_aligned(start, len))
             .then_some("the alignment of direct transfers varies")
     }
 
-    fn unspecified_seek(&self, slot: Slot, whence: Whence) -> Option<&'static str> {
-        let segment = matches!(whence, Whence::Data | Whence::Hole);
-        match self.file(slot).ok()?.kind {
-            Kind::Dir if whence != Whence::Set => Some("positions in a directory are cookies"),
+    fn unspecified_seek(&self, slot: Slot, offset: i64, whence: Whence) -> Option<&'static str> {
+        let file = self.file(slot).ok()?;
+        let size = self.volume.attr(file.ino).ok()?.size as i64;
+        let segment = matches!(whence, Whence::Data | Whence::Hole) && offset < size;
+        match file.kind {
+            Kind::Dir if whence != Whence::Set => Some(COOKIES),
             Kind::File if segment && !self.quirks().segments_comparable => {
                 Some("how the file system allocates is not known")
             }
             _ => None,
         }
+    }
+
+    fn unspecified_fallocate(&self, slot: Slot) -> Option<&'static str> {
+        let attr = self.volume.attr(self.regular(slot)?.ino).ok()?;
+        let kills = !self.caller.is_privileged() && self.has_privileges_to_kill(&attr);
+        (kills && self.quirks().fallocate_privileges_vary)
+            .then_some("whether setuid and setgid go depends on the layout")
     }
 
     fn unspecified_setxattr(

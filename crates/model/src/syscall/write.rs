@@ -58,11 +58,9 @@ impl Model {
         Ok((start, written as u64))
     }
 
-    /// How much of `len` bytes at `offset` the largest possible file has room for
-    /// (`generic_write_check_limits`).
+    /// How much of `len` bytes at `offset` the largest possible file has room for.
     pub(super) fn writable_bytes(&self, offset: u64, len: u64) -> Result<u64, Errno> {
-        let room = self.quirks().file_bytes_max.saturating_sub(offset);
-        if room == 0 { Err(Errno::EFBIG) } else { Ok(len.min(room)) }
+        room_below(self.quirks().file_bytes_max, offset, len)
     }
 
     /// fs/pipe.c `pipe_write`. The pipes of the model have no room: see [`Model::unspecified`].
@@ -77,6 +75,14 @@ impl Model {
         } else {
             Err(Errno::EINTR)
         }
+    }
+}
+
+/// How much of `len` bytes at `offset` lies below `limit` (`generic_write_check_limits`).
+pub(super) fn room_below(limit: u64, offset: u64, len: u64) -> Result<u64, Errno> {
+    match limit.saturating_sub(offset) {
+        0 => Err(Errno::EFBIG),
+        room => Ok(len.min(room)),
     }
 }
 

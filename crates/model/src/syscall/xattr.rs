@@ -60,6 +60,13 @@ impl Model {
         let ino = self.target(target)?;
         self.may_change_xattr(ino, name)?;
         handler(name)?;
+        // Before it looks for the attribute (btrfs_setxattr).
+        if name.as_bytes().len() as u64 + value.len > u64::from(self.quirks().xattr_bytes_max) {
+            return Err(Errno::ENOSPC);
+        }
+        let create_alone =
+            self.quirks().xattr_create_wins && flags.contains(XattrFlags::XATTR_CREATE);
+        let flags = if create_alone { XattrFlags::XATTR_CREATE } else { flags };
         self.volume.setxattr(ino, name.as_bytes(), &value.to_vec(), flags)?;
         Ok(0)
     }
