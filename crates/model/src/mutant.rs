@@ -1,8 +1,8 @@
 //! Named bugs that can be switched on: the reference file system as a liar, to test the tester.
 //!
-//! Each is modelled on a bug that a file system had, or on a class of bugs that tests look for. All of them sit in the volume layer, so
-//! they show in process as well as through a mount, except the few that [`Mutant::shows_through_fuse`]
-//! names. Switched off they cost a comparison of one byte.
+//! Each is modelled on a bug that a file system had, or on a class of bugs that tests look for. All of
+//! them sit in the volume layer and in what the kernel passes on to a FUSE server, so they show in
+//! process as well as through a mount. Switched off they cost a comparison of one byte.
 
 use std::fmt;
 use std::str::FromStr;
@@ -104,12 +104,6 @@ mutants! {
     FallocateZeroes "fallocate-zeroes"
         "fallocate over existing data zeroes it."
         "class: an extent that holds data is marked as unwritten";
-    CollapseLosesBlock "collapse-loses-block"
-        "FALLOC_FL_COLLAPSE_RANGE loses the first block after the range."
-        "class: extents shifted by one block too many, what xfstests generic/021 looks for";
-    InsertKeepsTail "insert-keeps-tail"
-        "FALLOC_FL_INSERT_RANGE makes the file longer and moves nothing."
-        "class: extents not shifted for INSERT_RANGE, what xfstests generic/485 looks for";
     WriteSplit "write-split"
         "Of a write across a page boundary only the part before it arrives; the rest is zeros."
         "class: a write is split at a page boundary, and a short copy counts as complete";
@@ -164,9 +158,6 @@ mutants! {
     RenameDirNlink "rename-dir-nlink"
         "Moving a directory does not raise the link count of its new parent."
         "class: link counts of both parents when a directory moves";
-    RenameDotdot "rename-dotdot"
-        "After a directory has moved, its `..` is still the old parent."
-        "class: `..` not rewritten when a directory moves, which e2fsck repairs in pass 3";
     ExchangeOverwrites "exchange-overwrites"
         "RENAME_EXCHANGE is an ordinary rename: the target is lost."
         "class: the flags of renameat2(2) are not passed on";
@@ -179,14 +170,6 @@ mutants! {
     ReaddirSkips "readdir-skips"
         "After an unlink the entry that followed is not listed until a remount."
         "class: directory offsets that are positions, so that an entry is skipped when its neighbour goes";
-}
-
-impl Mutant {
-    /// Whether the bug shows through a FUSE mount too. The kernel keeps `..` itself, and it does not
-    /// pass `FALLOC_FL_COLLAPSE_RANGE` and `FALLOC_FL_INSERT_RANGE` on (`fuse_file_fallocate`).
-    pub fn shows_through_fuse(self) -> bool {
-        !matches!(self, Mutant::RenameDotdot | Mutant::CollapseLosesBlock | Mutant::InsertKeepsTail)
-    }
 }
 
 impl fmt::Display for Mutant {

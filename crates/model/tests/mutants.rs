@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{COLLAPSE, INSERT, KEEP, PUNCH, Story, ZERO};
+use common::{KEEP, PUNCH, Story, ZERO};
 use fathom_core::flags::{FallocateMode, RenameFlags, XattrFlags};
 use fathom_core::{Errno, Mode};
 use fathom_model::{Mutant, NewNode};
@@ -79,17 +79,6 @@ const NAMES_AND_LINKS: &[Case] = &[
         },
         right: "(3, 3)",
         wrong: "(3, 2)",
-    },
-    Case {
-        mutant: Mutant::RenameDotdot,
-        story: |s| {
-            s.dir("d");
-            s.dir("e");
-            s.rename("e", "d/e").unwrap();
-            show(s.ino("d/e/..") == s.ino("d"))
-        },
-        right: "true",
-        wrong: "false",
     },
     Case {
         mutant: Mutant::RenameLosesTarget,
@@ -354,28 +343,6 @@ const ALLOCATION: &[Case] = &[
         },
         right: "[1, 1, 1]",
         wrong: "[0, 0, 1]",
-    },
-    Case {
-        mutant: Mutant::CollapseLosesBlock,
-        story: |s| {
-            s.file("f");
-            s.write("f", 4096, &[7; 3]).unwrap();
-            s.fallocate("f", COLLAPSE, 0, 4096).unwrap();
-            show(s.read("f"))
-        },
-        right: "[7, 7, 7]",
-        wrong: "[0, 0, 0]",
-    },
-    Case {
-        mutant: Mutant::InsertKeepsTail,
-        story: |s| {
-            s.file("f");
-            s.write("f", 0, &[7; 3]).unwrap();
-            s.fallocate("f", INSERT, 0, 4096).unwrap();
-            show((s.size("f"), s.read("f")[0]))
-        },
-        right: "(4099, 0)",
-        wrong: "(4099, 7)",
     },
 ];
 

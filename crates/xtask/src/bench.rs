@@ -13,6 +13,8 @@ use crate::shell;
 pub(crate) enum Name {
     /// The reference file system: clone + operation + digest, against copying and hashing everything
     Model,
+    /// Block images: snapshot + write + digest, against copying and hashing a vector
+    Block,
     /// RESTORE of the FUSE server by ioctl, against unmounting and mounting a small ext4 (root)
     Snapshot,
 }
@@ -21,6 +23,7 @@ pub(crate) enum Name {
 pub(crate) fn run(name: Name) -> Result<()> {
     let (package, bench) = match name {
         Name::Model => ("fathom-model", "model"),
+        Name::Block => ("fathom-block", "block"),
         Name::Snapshot => ("fathom-subjects", "snapshot"),
     };
     shell::run(shell::cargo().args(["bench", "--quiet", "--package", package, "--bench", bench]))

@@ -274,15 +274,7 @@ impl State {
             }
             Fallocate::PunchHole => contents.punch(offset, end),
             Fallocate::ZeroRange => contents.zero_range(offset, end, blocks_free)?,
-            Fallocate::CollapseRange => {
-                contents.collapse(offset, len);
-                if self.mutant(Mutant::CollapseLosesBlock) {
-                    contents.punch(offset, offset + u64::from(self.config.block_bytes));
-                }
-            }
-            Fallocate::InsertRange if self.mutant(Mutant::InsertKeepsTail) => {
-                contents.set_size(contents.size() + len);
-            }
+            Fallocate::CollapseRange => contents.collapse(offset, len),
             Fallocate::InsertRange => contents.insert(offset, len),
         }
         Ok(())

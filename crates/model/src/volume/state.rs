@@ -234,14 +234,11 @@ impl State {
     ) {
         let dir_path = self.table.get(to.0).map_or(PathHash::ROOT, Inode::dir_path);
         let path = dir_path.child(to.1.as_bytes());
-        let keep_parent = self.mutant(Mutant::RenameDotdot);
         let is_dir = self.update(ino, |inode| {
             inode.names.remove(from.0, from.1);
             inode.names.add(Name { dir: to.0, name: to.1.clone(), path });
             inode.times.ctime = now;
-            if let Body::Dir(body) = &mut inode.body
-                && !keep_parent
-            {
+            if let Body::Dir(body) = &mut inode.body {
                 body.parent = to.0;
             }
             inode.is_dir()
