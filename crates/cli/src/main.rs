@@ -1,1 +1,45 @@
-fn main(){}
+//! `fathom`: finds bugs in file systems.
+
+mod args;
+mod campaign;
+mod command;
+mod locate;
+mod near;
+mod plan;
+mod progress;
+mod subjects;
+mod text;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+
+use args::{Cli, Command};
+use command::Ending;
+
+fn main() -> ExitCode {
+    match run(&Cli::parse()) {
+        Ok(Ending::Clean) => ExitCode::SUCCESS,
+        Ok(Ending::Findings) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("fathom: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<Ending> {
+    let (out, json) = (cli.out.as_path(), cli.json);
+    match &cli.command {
+        None => command::demo::run(out, json),
+        Some(Command::Check(args)) => command::check::run(args, out, json),
+        Some(Command::Replay(args)) => command::replay::run(args, out, json),
+        Some(Command::Shrink(args)) => command::shrink::run(args, out, json),
+        Some(Command::Export(args)) => command::export::run(args, out, json),
+        Some(Command::Mount(args)) => command::mount::run(args, json),
+        Some(Command::Snapshot(args)) => command::snapshot::run(&args.action, json),
+        Some(Command::List(args)) => command::list::run(args.what, json),
+        Some(Command::Config) => command::config::run(json),
+    }
+}

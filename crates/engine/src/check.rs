@@ -8,7 +8,7 @@ use fathom_core::{HarnessFault, Step, Verdict};
 use crate::choice::Choices;
 use crate::duel::Duel;
 use crate::finding::Finding;
-use crate::finding::investigate::{self, Suspicion};
+use crate::finding::investigate::{Case, investigate};
 use crate::generate::{Config, Generator};
 use crate::oracle::{Oracle, Signature};
 use crate::run::{Runner, step};
@@ -87,10 +87,10 @@ struct Campaign<'a> {
 impl Campaign<'_> {
     fn run(&mut self, subject: &mut dyn Reset) -> Result<(), HarnessFault> {
         while !self.is_over() && self.stats.findings < self.plan.config.check.findings_max {
-            let suspicion = self.episode(subject)?;
+            let case = self.episode(subject)?;
             self.stats.episodes += 1;
-            if let Some(suspicion) = suspicion {
-                self.look_closer(subject, suspicion)?;
+            if let Some(case) = case {
+                self.look_closer(subject, case)?;
             }
         }
         self.tell();
@@ -98,7 +98,7 @@ impl Campaign<'_> {
     }
 
     /// Runs from an empty file system to the first violation or the end of the episode.
-    fn episode(&mut self, subject: &mut dyn Reset) -> Result<Option<Suspicion>, HarnessFault> {
+    fn episode(&mut self, subject: &mut dyn Reset) -> Result<Option<Case>, HarnessFault> {
         let choices = Choices::of_episode(self.plan.seed, self.stats.episodes);
         let capabilities = subject.capabilities();
         let mut generator = Generator::new(choices, self.plan.config.clone(), capabilities);
@@ -120,7 +120,7 @@ impl Campaign<'_> {
             generator.note(&op, &judged.expected, duel.model());
             steps.push(step(index as usize, &op, judged));
             if let Verdict::Violation(violation) = verdict {
-                return Ok(Some(Suspicion { steps, violation, episode: self.stats.episodes }));
+                return Ok(Some(Case { steps, violation }));
             }
         }
         self.last_look(&mut duel, steps)
@@ -131,33 +131,27 @@ impl Campaign<'_> {
         &mut self,
         duel: &mut Duel<'_>,
         steps: Vec<Step>,
-    ) -> Result<Option<Suspicion>, HarnessFault> {
+    ) -> Result<Option<Case>, HarnessFault> {
         if steps.last().is_none_or(|step| step.tree.is_some()) {
             return Ok(None);
         }
         self.stats.walks += 1;
         let tree = duel.subject_tree()?;
         Ok(match self.oracle.tree(duel.model(), &tree) {
-            Verdict::Violation(violation) => {
-                Some(Suspicion { steps, violation, episode: self.stats.episodes })
-            }
+            Verdict::Violation(violation) => Some(Case { steps, violation }),
             _ => None,
         })
     }
 
     /// Verifies, shrinks and reports, unless the same was found before.
-    fn look_closer(
-        &mut self,
-        subject: &mut dyn Reset,
-        suspicion: Suspicion,
-    ) -> Result<(), HarnessFault> {
-        let signature = suspicion.signature();
+    fn look_closer(&mut self, subject: &mut dyn Reset, case: Case) -> Result<(), HarnessFault> {
+        let signature = case.signature();
         if !self.seen.insert(signature.clone()) {
             return Ok(());
         }
-        self.reporter.suspicion(&signature, suspicion.steps.len());
+        self.reporter.suspicion(&signature, case.steps.len());
         let mut runner = Runner { subject, reference: &self.plan.reference, oracle: &self.oracle };
-        let finding = investigate::investigate(&mut runner, self.plan, suspicion)?;
+        let finding = investigate(&mut runner, self.plan, self.stats.episodes - 1, case)?;
         // With rare walks the guilty operation is only known now.
         if finding.signature != signature && !self.seen.insert(finding.signature.clone()) {
             return Ok(());

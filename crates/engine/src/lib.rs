@@ -4,6 +4,9 @@
 //! [`oracle`] judges, [`finding`] verifies, shrinks and records what is wrong; [`check`] is the
 //! campaign that ties them, and [`replay`] repeats a recorded one. The engine never prints: it tells
 //! a [`Reporter`].
+//!
+//! Beside it, [`search`] explores every state of a system that can be cloned, and [`visited`] is its
+//! memory.
 
 pub mod check;
 pub mod choice;
@@ -14,7 +17,9 @@ pub mod oracle;
 pub mod replay;
 pub mod restart;
 pub mod run;
+pub mod search;
 pub mod stats;
+pub mod visited;
 
 use fathom_core::{HarnessFault, Subject};
 

@@ -23,6 +23,7 @@ fn every_mutant_is_found_and_its_trace_replays() {
     for mutant in Mutant::ALL {
         let mut plan = plan(1, 200_000);
         plan.reference.quirks.statfs_comparable = true;
+        plan.reference.quirks.segments_comparable = true;
         plan.budget = Some(Duration::from_secs(60));
         let mut subject = subject(Config { mutant: Some(*mutant), ..plan.reference.clone() });
         let report = check(&mut subject, &plan, &mut Silent).expect("the harness works");
@@ -48,6 +49,7 @@ fn the_unmutated_model_is_never_accused() {
     for seed in 1..=5 {
         let mut plan = plan(seed, 20_000);
         plan.reference.quirks.statfs_comparable = true;
+        plan.reference.quirks.segments_comparable = true;
         let report = check(&mut subject(plan.reference.clone()), &plan, &mut Silent).unwrap();
         assert!(report.findings.is_empty(), "{}", report.findings[0]);
     }

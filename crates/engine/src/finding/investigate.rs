@@ -12,18 +12,16 @@ use crate::oracle::{Oracle, Signature};
 use crate::replay::trace_config;
 use crate::run::{Run, Runner, Walk};
 
-/// A violation as the campaign noticed it.
+/// A run that ends with a violation.
 #[derive(Clone, Debug)]
-pub struct Suspicion {
-    /// The run so far; the last step is where it was noticed.
+pub struct Case {
+    /// The run; the violation was noticed after the last step.
     pub steps: Vec<Step>,
     /// What was noticed.
     pub violation: Violation,
-    /// Which episode.
-    pub episode: u64,
 }
 
-impl Suspicion {
+impl Case {
     /// The operations of the run.
     pub fn ops(&self) -> Vec<Op> {
         self.steps.iter().map(|step| step.op.clone()).collect()
@@ -33,6 +31,21 @@ impl Suspicion {
     pub fn signature(&self) -> Signature {
         let last = self.steps.last().expect("a violation has an operation");
         Signature::of(&last.op, &self.violation)
+    }
+
+    /// The end of a run, if it is a violation.
+    fn of_run(run: Run) -> Option<Case> {
+        Some(Case { steps: run.steps, violation: run.violation? })
+    }
+
+    /// If the run gave another answer than this one, that is the violation.
+    fn absorb_disagreement(&mut self, runner: &Runner<'_>, again: &Run) -> bool {
+        let Some((at, first, second)) = runner.first_disagreement(&self.steps, &again.steps) else {
+            return false;
+        };
+        self.steps.truncate(at + 1);
+        self.violation = Violation::NonDeterministic { first, second };
+        true
     }
 }
 
@@ -44,50 +57,43 @@ impl Suspicion {
 pub fn investigate(
     runner: &mut Runner<'_>,
     plan: &Plan,
-    suspicion: Suspicion,
+    episode: u64,
+    mut case: Case,
 ) -> Result<Finding, HarnessFault> {
-    let ops = suspicion.ops();
-    let mut runs = vec![RunRecord {
-        run: "campaign".to_owned(),
-        ops: ops.len(),
-        seen: suspicion.signature().to_string(),
-    }];
-    let mut case = Case { steps: suspicion.steps, violation: suspicion.violation };
+    let ops = case.ops();
+    let seen = case.signature().to_string();
+    let mut runs = vec![RunRecord { run: "campaign".to_owned(), ops: ops.len(), seen }];
     let mut reproduced = false;
     for name in ["again", "once more"] {
         let again = runner.run(&ops, Walk::Each);
         runs.push(run_record(name, ops.len(), &again));
         let Ok(again) = again else { continue };
         if case.absorb_disagreement(runner, &again) {
+            reproduced = false;
             break;
         }
         // Walking after every operation shows the guilty one, where the campaign walked less often.
-        if let Some(violation) = again.violation {
-            case = Case { steps: again.steps, violation };
+        if let Some(again) = Case::of_run(again) {
+            case = again;
             reproduced = true;
         }
     }
     let signature = case.signature();
     let mut minimal = case.clone();
-    if reproduced && !matches!(case.violation, Violation::NonDeterministic { .. }) {
+    if reproduced {
         let deadline = Instant::now() + Duration::from_secs(plan.config.check.shrink_seconds);
         let mut shrinker = Shrinker::new(runner, signature.clone(), deadline);
-        if let Some(run) = shrinker.shrink(case.ops()) {
-            minimal = Case {
-                steps: run.steps,
-                violation: run.violation.unwrap_or(case.violation.clone()),
-            };
-        }
+        minimal = shrinker.shrink(&case.ops()).and_then(Case::of_run).unwrap_or(minimal);
     }
     let trees = runner.trees(&minimal.ops())?;
     let subject = runner.subject.name();
     Ok(Finding {
-        id: finding_id(&subject, &signature, minimal.steps.iter().map(|step| &step.op)),
+        id: finding_id(&subject, &signature, minimal.ops().iter()),
         trace: trace(&subject, plan, &signature, case.steps),
         minimal: trace(&subject, plan, &signature, minimal.steps),
         violation: minimal.violation,
         signature,
-        episode: suspicion.episode,
+        episode,
         trees,
         runs,
         labels: plan.labels.clone(),
@@ -107,57 +113,25 @@ pub fn shrink_further(
     let oracle = Oracle::new(&config.reference, config.times);
     let mut runner = Runner { subject, reference: &config.reference, oracle: &oracle };
     let ops: Vec<Op> = stored.minimal.ops().cloned().collect();
-    let mut run = runner.run(&ops, Walk::Each)?;
-    let Some(signature) = run.signature().filter(|now| Some(now) == config.signature.as_ref())
-    else {
+    let now = Case::of_run(runner.run(&ops, Walk::Each)?);
+    let Some(case) = now.filter(|now| Some(now.signature()) == config.signature) else {
         return Ok(None);
     };
+    let signature = case.signature();
     let mut shrinker = Shrinker::new(&mut runner, signature.clone(), Instant::now() + budget);
-    if let Some(shorter) = shrinker.shrink(ops) {
-        run = shorter;
-    }
-    let Run { steps, violation: Some(violation), .. } = run else { return Ok(None) };
-    let minimal = Trace { header: stored.minimal.header, steps };
-    let ops: Vec<Op> = minimal.ops().cloned().collect();
+    let case = shrinker.shrink(&ops).and_then(Case::of_run).unwrap_or(case);
+    let ops = case.ops();
     Ok(Some(Finding {
-        id: finding_id(&minimal.header.subject, &signature, ops.iter()),
-        violation,
+        id: finding_id(&stored.recorded.subject, &signature, ops.iter()),
+        violation: case.violation,
         signature,
         episode: stored.recorded.episode,
         trace: stored.trace,
-        minimal,
+        minimal: Trace { header: stored.minimal.header, steps: case.steps },
         trees: runner.trees(&ops)?,
         runs: stored.runs,
         labels: stored.recorded.labels,
     }))
-}
-
-/// A run that ends with a violation.
-#[derive(Clone)]
-struct Case {
-    steps: Vec<Step>,
-    violation: Violation,
-}
-
-impl Case {
-    fn ops(&self) -> Vec<Op> {
-        self.steps.iter().map(|step| step.op.clone()).collect()
-    }
-
-    fn signature(&self) -> Signature {
-        let last = self.steps.last().expect("a violation has an operation");
-        Signature::of(&last.op, &self.violation)
-    }
-
-    /// If the run gave another answer than this one, that is the violation.
-    fn absorb_disagreement(&mut self, runner: &Runner<'_>, again: &Run) -> bool {
-        let Some((at, first, second)) = runner.first_disagreement(&self.steps, &again.steps) else {
-            return false;
-        };
-        self.steps.truncate(at + 1);
-        self.violation = Violation::NonDeterministic { first, second };
-        true
-    }
 }
 
 fn run_record(name: &str, ops: usize, run: &Result<Run, HarnessFault>) -> RunRecord {

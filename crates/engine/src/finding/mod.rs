@@ -1,5 +1,6 @@
 //! What is wrong with a subject: verified, shrunk, told and recorded.
 
+mod flatten;
 pub mod investigate;
 pub mod record;
 pub mod shrink;

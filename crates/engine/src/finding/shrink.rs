@@ -1,4 +1,5 @@
-//! The shortest run that shows the same violation: first fewer operations, then smaller arguments.
+//! The shortest run that shows the same violation: fewer operations, smaller arguments, fewer
+//! directories.
 //!
 //! Every candidate runs from an empty file system and through the reference again, so that the
 //! expected answers are those of the candidate. A candidate counts if its violation has the same
@@ -9,6 +10,7 @@ use std::time::Instant;
 use fathom_core::Op;
 use fathom_model::Model;
 
+use super::flatten::flatter;
 use super::smaller::smaller;
 use crate::oracle::Signature;
 use crate::run::{Run, Runner, Walk};
@@ -18,24 +20,43 @@ pub struct Shrinker<'a, 'b> {
     runner: &'a mut Runner<'b>,
     signature: Signature,
     deadline: Instant,
-    best: Option<Run>,
+    /// How candidates are run.
+    walk: Walk,
 }
 
 impl<'a, 'b> Shrinker<'a, 'b> {
     /// A shrinker that keeps `signature`.
     pub fn new(runner: &'a mut Runner<'b>, signature: Signature, deadline: Instant) -> Self {
-        Shrinker { runner, signature, deadline, best: None }
+        Shrinker { runner, signature, deadline, walk: Walk::Last }
     }
 
     /// The shortest run found; `None` if nothing shorter than `ops` shows the violation.
-    pub fn shrink(&mut self, ops: Vec<Op>) -> Option<Run> {
+    ///
+    /// Candidates are only walked at their end, which is fast. If the result, walked after every
+    /// operation, turns out to show something else first, everything is done again with care.
+    pub fn shrink(&mut self, ops: &[Op]) -> Option<Run> {
+        for walk in [Walk::Last, Walk::Each] {
+            self.walk = walk;
+            let shorter = self.shorten(ops.to_vec());
+            if shorter != ops {
+                let run = self.runner.run(&shorter, Walk::Each).ok()?;
+                if run.signature().as_ref() == Some(&self.signature) {
+                    return Some(run);
+                }
+            }
+        }
+        None
+    }
+
+    fn shorten(&mut self, ops: Vec<Op>) -> Vec<Op> {
         let mut ops = self.drop_idle(ops);
         loop {
             let before = ops.clone();
             ops = self.drop_chunks(ops);
             ops = self.reduce_arguments(ops);
+            ops = self.flatten(ops);
             if ops == before || self.is_late() {
-                return self.best.take();
+                return ops;
             }
         }
     }
@@ -91,29 +112,22 @@ impl<'a, 'b> Shrinker<'a, 'b> {
         ops
     }
 
-    /// The operations up to the violation, if the candidate shows the one that is wanted. The first
-    /// run only walks at the end, which is fast; a candidate that seems right runs again with a walk
-    /// after every operation, so that the guilty one is the last.
-    fn attempt(&mut self, ops: &[Op]) -> Option<Vec<Op>> {
-        if ops.is_empty() || self.is_late() || !self.shows(ops, Walk::Last)? {
-            return None;
+    /// Tries to do without directories.
+    fn flatten(&mut self, mut ops: Vec<Op>) -> Vec<Op> {
+        while let Some(flat) = flatter(&ops).iter().find_map(|version| self.attempt(version)) {
+            ops = flat;
         }
-        if !self.shows(ops, Walk::Each)? {
-            return None;
-        }
-        let run = self.best.as_ref()?;
-        Some(run.steps.iter().map(|step| step.op.clone()).collect())
+        ops
     }
 
-    fn shows(&mut self, ops: &[Op], walk: Walk) -> Option<bool> {
-        let run = self.runner.run(ops, walk).ok()?;
-        if run.signature().as_ref() != Some(&self.signature) {
-            return Some(false);
+    /// The operations up to the violation, if the candidate shows the one that is wanted.
+    fn attempt(&mut self, ops: &[Op]) -> Option<Vec<Op>> {
+        if ops.is_empty() || self.is_late() {
+            return None;
         }
-        if walk == Walk::Each {
-            self.best = Some(run);
-        }
-        Some(true)
+        let run = self.runner.run(ops, self.walk).ok()?;
+        (run.signature().as_ref() == Some(&self.signature))
+            .then(|| run.steps.into_iter().map(|step| step.op).collect())
     }
 
     fn is_late(&self) -> bool {

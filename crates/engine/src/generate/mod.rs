@@ -97,7 +97,7 @@ impl Generator {
         for _ in 0..REFUSED_MAX {
             self.odd = self.choices.percent(self.config.odd.percent);
             let call = self.choices.weighted(&self.calls);
-            let op = self.make(self.relieve(call));
+            let op = without_waiting(self.make(self.relieve(call)), model);
             if model.unspecified(&op).is_none() {
                 return op;
             }
@@ -208,6 +208,22 @@ impl Generator {
     fn writable_slot(&mut self) -> Slot {
         self.slot(|open| open.kind == Kind::File && open.writable)
     }
+}
+
+/// Opening a FIFO gets `O_NONBLOCK`: even where another error comes first, a harness that sees a FIFO
+/// and no such flag is right to refuse.
+fn without_waiting(mut op: Op, model: &Model) -> Op {
+    if let Op::Open { path, flags, .. } = &mut op {
+        let stat = model.clone().execute(&Op::Stat { target: Target::Path(path.clone()) });
+        let kind = match stat.payload {
+            Payload::Stat(stat) => Kind::of_mode(stat.mode.0),
+            _ => None,
+        };
+        if kind == Some(Kind::Fifo) {
+            *flags |= OpenFlags::O_NONBLOCK;
+        }
+    }
+    op
 }
 
 /// What the reference holds open in `slot`, opened with `flags`.

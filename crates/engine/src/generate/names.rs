@@ -75,10 +75,11 @@ impl Generator {
         Op::Mknod { path, mode: Mode(mode), dev }
     }
 
-    /// A device number without a driver: major 0 is never given out, 240-254 are for local use and
-    /// 500 and up are above the kernel's dynamic range (Documentation/admin-guide/devices.txt,
-    /// fs/char_dev.c).
+    /// A device number. Major 0 is never given out, 240 to 254 are for local use
+    /// (Documentation/admin-guide/devices.txt), and no device is ever opened
+    /// ([`Model::unspecified`](fathom_model::Model::unspecified)). The last one is the largest that
+    /// XFS takes (`xfs_generic_create`).
     fn device(&mut self) -> (u32, u32) {
-        *self.choices.pick(&[(0, 0), (500, 0), (500, 255), (4095, 1_048_575)])
+        *self.choices.pick(&[(0, 0), (240, 0), (254, 255), (511, 262_143)])
     }
 }

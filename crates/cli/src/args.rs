@@ -1,0 +1,272 @@
+//! What was typed. What it means is decided in [`crate::plan`] and the commands.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Finds bugs in file systems.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    about,
+    after_help = "Exit codes: 0 nothing found, 1 something found, 2 the arguments or the harness failed.\n\
+                  Without a command: a demonstration of ten seconds, without root.",
+    args_conflicts_with_subcommands = false,
+    disable_help_subcommand = true
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+
+    /// Results for machines: one JSON value as the last line of the output
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// Where findings are recorded and looked up
+    #[arg(long, global = true, value_name = "DIR", default_value = "fathom-out")]
+    pub(crate) out: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Compare a file system with the reference, operation by operation
+    Check(CheckArgs),
+    /// Repeat a finding or a trace and say whether it goes the same way
+    Replay(ReplayArgs),
+    /// Look longer for a shorter way to a finding
+    Shrink(ShrinkArgs),
+    /// Turn a trace into a program that stands alone
+    Export(ExportArgs),
+    /// Serve the reference file system through FUSE until it is interrupted
+    Mount(MountArgs),
+    /// Save and restore the whole state of a served reference file system
+    Snapshot(SnapshotArgs),
+    /// What there is to check and to check with, and what this machine has of it
+    List(ListArgs),
+    /// Print the configuration of `check`: commented TOML with every default
+    Config,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// dir:PATH, model, reffs, or a kernel file system: see `fathom list subjects`
+    pub(crate) subject: String,
+    /// What to compare with
+    #[arg(long, value_enum, default_value = "model")]
+    pub(crate) against: Against,
+    /// Stop after so many operations
+    #[arg(long, value_name = "N", conflicts_with = "budget")]
+    pub(crate) ops: Option<u64>,
+    /// Stop after this time [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) budget: Option<Duration>,
+    /// Seed of all random choices [default: from the clock]
+    #[arg(long, value_name = "S")]
+    pub(crate) seed: Option<u64>,
+    /// Compare the whole tree after every N operations
+    #[arg(long, value_name = "N")]
+    pub(crate) walk_every: Option<u64>,
+    /// Compare the order of timestamps too
+    #[arg(long)]
+    pub(crate) times: bool,
+    /// Known harmless differences: a name of `fathom list profiles`, or a TOML file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) profile: Option<String>,
+    /// Values that differ from `fathom config`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// A bug to switch on in model or reffs: see `fathom list mutants`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) mutant: Option<String>,
+    /// Print the plan and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Against {
+    /// The reference file system
+    Model,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// A finding (its id or directory) or a trace file
+    #[arg(value_name = "ID|DIR|TRACE")]
+    pub(crate) what: String,
+    /// Run it on another subject than the recorded one
+    #[arg(long, value_name = "SUBJECT")]
+    pub(crate) subject: Option<String>,
+    /// Run the whole recorded trace of a finding instead of the minimal one
+    #[arg(long)]
+    pub(crate) full: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShrinkArgs {
+    /// A finding: its id or directory
+    #[arg(value_name = "ID|DIR")]
+    pub(crate) what: String,
+    /// Run it on another subject than the recorded one
+    #[arg(long, value_name = "SUBJECT")]
+    pub(crate) subject: Option<String>,
+    /// Time to look
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "60s")]
+    pub(crate) budget: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// A finding (its id or directory) or a trace file
+    #[arg(value_name = "ID|DIR|TRACE")]
+    pub(crate) what: String,
+    #[command(flatten)]
+    pub(crate) language: Language,
+    /// Compare with what the reference answered instead of the subject: succeeds once it is fixed
+    #[arg(long)]
+    pub(crate) expected: bool,
+    /// Write here instead of the standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Language {
+    /// A C program: the same system calls, every answer compared
+    #[arg(long)]
+    pub(crate) c: bool,
+    /// A shell script: for reading, as far as common tools can express it
+    #[arg(long)]
+    pub(crate) shell: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MountArgs {
+    /// The mount point: an empty directory
+    pub(crate) dir: PathBuf,
+    /// Capacity in blocks
+    #[arg(long, value_name = "BLOCKS")]
+    pub(crate) capacity: Option<u64>,
+    /// Capacity in inodes
+    #[arg(long, value_name = "N")]
+    pub(crate) inodes: Option<u64>,
+    /// Bytes of a block: 512, 1024, 2048 or 4096
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) block_bytes: Option<u32>,
+    /// A bug to switch on: see `fathom list mutants`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) mutant: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotArgs {
+    #[command(subcommand)]
+    pub(crate) action: SnapshotAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SnapshotAction {
+    /// Keep the present state under a key
+    Save(SnapshotKey),
+    /// Go back to a saved state
+    Restore {
+        #[command(flatten)]
+        at: SnapshotKey,
+        /// Forget the saved state afterwards
+        #[arg(long)]
+        discard: bool,
+    },
+    /// Forget a saved state
+    Drop(SnapshotKey),
+    /// The keys of all saved states
+    List {
+        /// Any directory of the mount
+        dir: PathBuf,
+    },
+    /// Write one saved state, or all, to a file
+    Pickle {
+        /// Any directory of the mount
+        dir: PathBuf,
+        /// The file
+        file: PathBuf,
+        /// Only this one
+        #[arg(long)]
+        key: Option<u64>,
+    },
+    /// Read saved states from a file
+    Load {
+        /// Any directory of the mount
+        dir: PathBuf,
+        /// The file
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotKey {
+    /// Any directory of the mount
+    pub(crate) dir: PathBuf,
+    /// A number of your choice
+    pub(crate) key: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// What to list
+    #[arg(value_enum, default_value = "subjects")]
+    pub(crate) what: ListWhat,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ListWhat {
+    /// What can be checked, what it needs, and whether this machine has it
+    Subjects,
+    /// Bugs that can be switched on in the reference
+    Mutants,
+    /// Known harmless differences between file systems
+    Profiles,
+    /// Operations that a workload can contain
+    Ops,
+}
+
+/// `30s`, `5m`, `1h`, `500ms`; a number alone is seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits_end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let wrong = || format!("{text:?} is no time: write for example 30s, 5m, 1h or 500ms");
+    let number: u64 = text[..digits_end].parse().map_err(|_| wrong())?;
+    let milliseconds = match &text[digits_end..] {
+        "ms" => Some(number),
+        "s" | "" => number.checked_mul(1000),
+        "m" => number.checked_mul(60_000),
+        "h" => number.checked_mul(3_600_000),
+        _ => None,
+    };
+    match milliseconds.ok_or_else(wrong)? {
+        0 => Err("no time is left to do anything: give at least 1ms".to_owned()),
+        milliseconds => Ok(Duration::from_millis(milliseconds)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("30"), Ok(Duration::from_secs(30)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(duration("1h"), Ok(Duration::from_secs(3600)));
+        for wrong in ["0", "0s", "", "s", "3d", "-1s", "1.5s", "99999999999999999999s"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}

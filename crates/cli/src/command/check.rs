@@ -1,0 +1,133 @@
+//! `fathom check`: compares a subject with the reference.
+
+use std::path::Path;
+
+use anyhow::Result;
+use fathom_engine::Report;
+use serde_json::{Value, json};
+
+use super::Ending;
+use crate::args::CheckArgs;
+use crate::campaign::run_check;
+use crate::plan::{self, Checked};
+use crate::text::{bold, grouped, print, print_json};
+
+pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
+    let checked = plan::of_check(args)?;
+    if args.dry_run {
+        print(&plan_text(&checked, out, json)?)?;
+        return Ok(Ending::Clean);
+    }
+    let report = run_check(&checked, json)?;
+    for finding in &report.findings {
+        let dir = finding.write(out)?;
+        if !json {
+            print(&format!("{finding}files:  {}\n\n", dir.display()))?;
+        }
+    }
+    if json {
+        print_json(&report_json(&checked, &report))?;
+    } else {
+        print(&summary(&checked, &report))?;
+    }
+    Ok(if report.findings.is_empty() { Ending::Clean } else { Ending::Findings })
+}
+
+fn plan_text(checked: &Checked, out: &Path, json: bool) -> Result<String> {
+    let plan = &checked.plan;
+    let value = json!({
+        "subject": checked.spec.to_string(),
+        "against": "model",
+        "seed": plan.seed,
+        "ops_max": plan.ops_max,
+        "budget_seconds": plan.budget.map(|budget| budget.as_secs_f64()),
+        "out": out.display().to_string(),
+        "labels": plan.labels,
+        "config": plan.config,
+        "reference": plan.reference,
+    });
+    if json {
+        return Ok(format!("{value}\n"));
+    }
+    Ok(format!("# The plan; nothing was executed.\n{}", toml::to_string(&without_null(value))?))
+}
+
+/// TOML has no null: what is not limited is not there.
+fn without_null(value: Value) -> Value {
+    match value {
+        Value::Object(map) => map
+            .into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key, without_null(value)))
+            .collect(),
+        other => other,
+    }
+}
+
+/// What `--json` prints.
+pub(crate) fn report_json(checked: &Checked, report: &Report) -> Value {
+    let stats = &report.stats;
+    let findings: Vec<Value> = report
+        .findings
+        .iter()
+        .map(|finding| {
+            let recorded = finding.recorded();
+            json!({
+                "id": recorded.id,
+                "class": recorded.class,
+                "signature": recorded.signature,
+                "ops": recorded.ops_minimal,
+                "ops_before_shrinking": recorded.ops,
+                "runs": recorded.runs,
+                "runs_reproduced": recorded.runs_reproduced,
+            })
+        })
+        .collect();
+    json!({
+        "subject": checked.spec.to_string(),
+        "ops": stats.ops,
+        "states": stats.states(),
+        "walks": stats.walks,
+        "remounts": stats.remounts,
+        "episodes": stats.episodes,
+        "findings": findings,
+        "never": report.never,
+        "answers": stats.answers(),
+        "seconds": stats.elapsed.as_secs_f64(),
+        "seed": checked.plan.seed,
+    })
+}
+
+/// What people read.
+pub(crate) fn summary(checked: &Checked, report: &Report) -> String {
+    let stats = &report.stats;
+    let verdict = match report.findings.len() {
+        0 => "every answer and every tree as expected".to_owned(),
+        1 => "1 finding".to_owned(),
+        n => format!("{n} findings"),
+    };
+    let mut text = format!(
+        "{}: {} (seed {})\n",
+        bold(&checked.spec.to_string()),
+        bold(&verdict),
+        checked.plan.seed
+    );
+    text.push_str(&format!(
+        "{} operations in {:.1} s ({}/s), {} trees compared, {} different ones, {} remounts\n",
+        grouped(stats.ops),
+        stats.elapsed.as_secs_f64(),
+        grouped(stats.rate() as u64),
+        grouped(stats.walks),
+        grouped(stats.states() as u64),
+        grouped(stats.remounts),
+    ));
+    text.push_str(&format!(
+        "{} calls succeeded at least once, {} different errors seen\n",
+        stats.ops_succeeded(),
+        stats.errnos()
+    ));
+    if !report.never.is_empty() {
+        text.push_str(&format!("never reached: {}\n", report.never.join(", ")));
+    }
+    text
+}

@@ -1,0 +1,20 @@
+//! The commands, one file each.
+
+pub(crate) mod check;
+pub(crate) mod config;
+pub(crate) mod demo;
+pub(crate) mod export;
+pub(crate) mod list;
+pub(crate) mod mount;
+pub(crate) mod replay;
+pub(crate) mod shrink;
+pub(crate) mod snapshot;
+
+/// How a command that worked ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Exit code 0.
+    Clean,
+    /// Exit code 1.
+    Findings,
+}

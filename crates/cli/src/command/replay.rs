@@ -1,0 +1,71 @@
+//! `fathom replay`: repeats a finding or a trace.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use fathom_engine::replay::trace_config;
+use fathom_engine::{Replay, ReplayVerdict, replay};
+use serde_json::json;
+
+use super::Ending;
+use crate::args::ReplayArgs;
+use crate::campaign::with_subject;
+use crate::locate::locate;
+use crate::subjects::Spec;
+use crate::text::{bold, print, print_json};
+
+pub(crate) fn run(args: &ReplayArgs, out: &Path, json: bool) -> Result<Ending> {
+    let trace = locate(&args.what, out, args.full)?;
+    let name = args.subject.as_ref().unwrap_or(&trace.header.subject);
+    let spec: Spec = name.parse().context("give another one with --subject")?;
+    let config = trace_config(&trace)?;
+    spec.check_caller(&config.reference)?;
+    let replay = with_subject(&spec, &config.reference, config.times, |subject| {
+        Ok(replay(subject, &trace)?)
+    })?;
+    if json {
+        print_json(&json!({
+            "verdict": replay.verdict,
+            "subject": spec.to_string(),
+            "ops": replay.steps.len(),
+            "signature": replay.signature,
+            "recorded": replay.recorded,
+        }))?;
+    } else {
+        print(&text(&replay, &spec))?;
+    }
+    let clean = match replay.verdict {
+        ReplayVerdict::Reproduced => replay.signature.is_none(),
+        ReplayVerdict::NotReproduced => true,
+        ReplayVerdict::Different => false,
+    };
+    Ok(if clean { Ending::Clean } else { Ending::Findings })
+}
+
+fn text(replay: &Replay, spec: &Spec) -> String {
+    let mut text = String::new();
+    for step in &replay.steps {
+        text.push_str(&format!("  {:>3}  {} = {}\n", step.n + 1, step.op, step.outcome));
+        if let Some(expected) = &step.expected {
+            text.push_str(&format!("       expected {expected}\n"));
+        }
+    }
+    if let Some(fathom_core::Violation::Tree { differences }) = &replay.violation {
+        for difference in differences {
+            text.push_str(&format!("       {difference}\n"));
+        }
+    }
+    text.push_str(&format!("\n{} on {spec}", bold(&replay.verdict.to_string())));
+    match (&replay.signature, &replay.recorded) {
+        (Some(now), Some(then)) if now == then => text.push_str(&format!(": {now}")),
+        (Some(now), Some(then)) => text.push_str(&format!(": now {now}, recorded {then}")),
+        (Some(now), None) => text.push_str(&format!(": now {now}, recorded nothing wrong")),
+        (None, Some(then)) => text.push_str(&format!(": recorded {then}")),
+        (None, None) => {}
+    }
+    if let Some(changed) = replay.changed {
+        text.push_str(&format!("; first other answer: operation {}", changed + 1));
+    }
+    text.push('\n');
+    text
+}

@@ -1,0 +1,39 @@
+//! `fathom shrink`: looks longer for a shorter way to a finding.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use fathom_engine::finding::Stored;
+use fathom_engine::finding::investigate::shrink_further;
+use fathom_engine::replay::trace_config;
+use serde_json::json;
+
+use super::Ending;
+use crate::args::ShrinkArgs;
+use crate::campaign::with_subject;
+use crate::locate::finding_dir;
+use crate::subjects::Spec;
+use crate::text::{print, print_json};
+
+pub(crate) fn run(args: &ShrinkArgs, out: &Path, json: bool) -> Result<Ending> {
+    let stored = Stored::read(&finding_dir(&args.what, out)?)?;
+    let name = args.subject.as_ref().unwrap_or(&stored.recorded.subject);
+    let spec: Spec = name.parse().context("give another subject with --subject")?;
+    let config = trace_config(&stored.minimal)?;
+    spec.check_caller(&config.reference)?;
+    let ops_before = stored.recorded.ops_minimal;
+    let finding = with_subject(&spec, &config.reference, config.times, |subject| {
+        Ok(shrink_further(subject, stored, args.budget)?)
+    })?;
+    let Some(finding) = finding else {
+        bail!("{spec} does not show the finding now: try `fathom replay {}`", args.what);
+    };
+    let dir = finding.write(out)?;
+    if json {
+        let ops = finding.minimal.steps.len();
+        print_json(&json!({"id": finding.id, "ops": ops, "ops_before": ops_before}))?;
+    } else {
+        print(&format!("{finding}files:  {}\n", dir.display()))?;
+    }
+    Ok(Ending::Findings)
+}

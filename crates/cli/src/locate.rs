@@ -1,0 +1,45 @@
+//! From an id, a directory or a file to a trace.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use fathom_core::Trace;
+use fathom_engine::finding::record::read_trace;
+
+/// Finds a trace: a file, or that of a finding: the minimal one, unless `full`.
+pub(crate) fn locate(what: &str, out: &Path, full: bool) -> Result<Trace> {
+    let path = Path::new(what);
+    if path.is_file() {
+        return Ok(read_trace(path)?);
+    }
+    let name = if full { "trace.jsonl" } else { "minimal.jsonl" };
+    Ok(read_trace(&finding_dir(what, out)?.join(name))?)
+}
+
+/// Finds a finding: its directory, or its id (or the beginning of it) in `out`.
+pub(crate) fn finding_dir(what: &str, out: &Path) -> Result<PathBuf> {
+    let path = Path::new(what);
+    if path.join("finding.toml").is_file() {
+        return Ok(path.to_owned());
+    }
+    let mut found = Vec::new();
+    for entry in fs::read_dir(out).into_iter().flatten() {
+        let entry = entry.with_context(|| format!("cannot read {}", out.display()))?;
+        if entry.file_name().to_string_lossy().starts_with(what) {
+            found.push(entry.path());
+        }
+    }
+    match found.as_slice() {
+        [dir] => Ok(dir.clone()),
+        [] if path.exists() => bail!("{what} has no finding.toml: it is not a finding"),
+        [] => bail!(
+            "no file, no directory and no finding in {} is named {what:?}: \
+             give --out with the directory of the campaign",
+            out.display()
+        ),
+        several => {
+            bail!("{what:?} is the beginning of {} findings: give more digits", several.len())
+        }
+    }
+}

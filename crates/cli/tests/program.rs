@@ -1,0 +1,244 @@
+//! The program as people and machines use it: its text, its JSON, its exit codes.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn fathom(args: &[&str], dir: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_fathom"))
+        .args(args)
+        .current_dir(dir)
+        .env("NO_COLOR", "1")
+        .output()
+        .expect("the program starts")
+}
+
+struct Answer {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+fn ask(args: &[&str], dir: &Path) -> Answer {
+    let output = fathom(args, dir);
+    Answer {
+        code: output.status.code().expect("the program ends by itself"),
+        out: String::from_utf8(output.stdout).expect("text"),
+        err: String::from_utf8(output.stderr).expect("text"),
+    }
+}
+
+fn json(args: &[&str], dir: &Path) -> (i32, Value) {
+    let answer = ask(args, dir);
+    let line = answer.out.lines().last().unwrap_or_default();
+    let value = serde_json::from_str(line)
+        .unwrap_or_else(|error| panic!("{args:?}: {error}: {line:?} {}", answer.err));
+    (answer.code, value)
+}
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a directory for the test")
+}
+
+fn assert_golden(name: &str, text: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("FATHOM_BLESS").is_some() {
+        std::fs::write(&path, text).expect("the golden file can be written");
+    }
+    let golden = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(text == golden, "{name} has changed: bless it with FATHOM_BLESS=1\n{text}");
+}
+
+#[test]
+fn the_short_help_fits_one_screen() {
+    let answer = ask(&["-h"], scratch().path());
+    assert_eq!(answer.code, 0);
+    assert!(answer.out.lines().count() <= 24, "{}", answer.out);
+    assert_golden("help.txt", &answer.out);
+}
+
+#[test]
+fn every_mistake_has_a_clear_error_and_exit_code_2() {
+    let dir = scratch();
+    std::fs::write(dir.path().join("file"), "x").unwrap();
+    std::fs::write(dir.path().join("bad.toml"), "[odd]\npercnt = 1\n").unwrap();
+    std::fs::write(dir.path().join("new.jsonl"), "{\"fathom_trace\":999}\n").unwrap();
+    std::fs::write(dir.path().join("damaged.jsonl"), "not a trace\n").unwrap();
+    let cases: &[(&[&str], &str)] = &[
+        (&["check", "ext5"], "the known ones are dir:PATH, model, reffs"),
+        (&["check", "dir"], "write dir:PATH"),
+        (&["check", "dir:nowhere"], "nowhere"),
+        (&["check", "dir:file"], "not a directory"),
+        (&["check", "model", "--mutant", "rename-nlnk"], "did you mean rename-nlink"),
+        (&["check", "model:rename-nlnk"], "did you mean rename-nlink"),
+        (&["check", "dir:.", "--mutant", "rename-nlink"], "only model and reffs have"),
+        (&["check", "model", "--profile", "ext44"], "did you mean ext4"),
+        (&["check", "model", "--config", "nowhere.toml"], "cannot read nowhere.toml"),
+        (&["check", "model", "--config", "bad.toml"], "percnt"),
+        (&["check", "model", "--ops", "0"], "give at least 1"),
+        (&["check", "model", "--budget", "0s"], "give at least 1ms"),
+        (&["check", "model", "--budget", "soon"], "write for example 30s"),
+        (&["check", "model", "--walk-every", "0"], "check.walk_every cannot be 0"),
+        (&["check", "model", "--ops", "5", "--budget", "5s"], "cannot be used with"),
+        (&["replay", "c0ffee"], "no file, no directory and no finding"),
+        (&["replay", "new.jsonl"], "use a newer fathom"),
+        (&["replay", "damaged.jsonl"], "line 1 of the trace is damaged"),
+        (&["replay", "."], "not a finding"),
+        (&["shrink", "c0ffee"], "no file, no directory and no finding"),
+        (&["export", "c0ffee", "--c"], "no file, no directory and no finding"),
+        (&["export", "new.jsonl"], "--c|--shell"),
+        (&["mount", "nowhere"], "does not exist"),
+        (&["mount", "file"], "is not a directory"),
+        (&["mount", ".", "--capacity", "0"], "give at least 1"),
+        (&["mount", ".", "--block-bytes", "5"], "use 512, 1024, 2048 or 4096"),
+        (&["mount", ".", "--mutant", "nope"], "unknown mutant"),
+        (&["snapshot", "save", ".", "1"], "not on a mount"),
+        (&["list", "everything"], "possible values"),
+        (&["frobnicate"], "unrecognized subcommand"),
+    ];
+    for (args, expected) in cases {
+        let answer = ask(args, dir.path());
+        assert_eq!(answer.code, 2, "{args:?}: {}{}", answer.out, answer.err);
+        assert!(answer.err.contains(expected), "{args:?} says {:?}", answer.err);
+        assert_eq!(answer.out, "", "{args:?}");
+    }
+}
+
+#[test]
+fn a_clean_check_ends_with_0_and_counts() {
+    let dir = scratch();
+    let args = ["check", "model", "--ops", "3000", "--seed", "1", "--json"];
+    let (code, report) = json(&args, dir.path());
+    assert_eq!((code, report["ops"].as_u64(), report["seed"].as_u64()), (0, Some(3000), Some(1)));
+    assert_eq!(report["findings"], serde_json::json!([]));
+    for key in ["states", "remounts", "seconds"] {
+        assert!(report[key].is_number(), "{key}: {report}");
+    }
+    assert!(!dir.path().join("fathom-out").exists(), "nothing to record");
+}
+
+#[test]
+fn a_directory_of_the_host_is_checked_without_a_trace_of_it() {
+    let dir = scratch();
+    let target = dir.path().join("target");
+    std::fs::create_dir(&target).unwrap();
+    let args = ["check", "dir:target", "--ops", "2000", "--seed", "1"];
+    let answer = ask(&args, dir.path());
+    assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
+    assert!(answer.out.contains("every answer and every tree as expected"), "{}", answer.out);
+    assert_eq!(std::fs::read_dir(&target).unwrap().count(), 0);
+}
+
+#[test]
+fn a_finding_is_told_recorded_replayed_shrunk_and_exported() {
+    let dir = scratch();
+    let check = ["check", "model", "--mutant", "rmdir-errno", "--ops", "9000", "--seed", "1"];
+    let answer = ask(&check, dir.path());
+    assert_eq!(answer.code, 1, "{}{}", answer.out, answer.err);
+    let id = answer.out.split_whitespace().nth(1).unwrap().trim_end_matches(':').to_owned();
+    let recorded =
+        std::fs::read_to_string(dir.path().join(format!("fathom-out/{id}/finding.toml")));
+    let recorded: toml::Table = toml::from_str(&recorded.unwrap()).unwrap();
+    let told = format!("{}files:  fathom-out/{id}\n", recorded["story"].as_str().unwrap());
+    assert!(answer.out.starts_with(&told), "{}", answer.out);
+    assert!(told.contains(&format!("replay: fathom replay {id}\n")), "{told}");
+
+    let replay = ask(&["replay", &id], dir.path());
+    assert_eq!(replay.code, 1, "{}", replay.err);
+    assert!(replay.out.contains("reproduced on model:rmdir-errno"), "{}", replay.out);
+    let (code, value) = json(&["replay", &id[..6], "--subject", "model", "--json"], dir.path());
+    assert_eq!((code, value["verdict"].as_str()), (0, Some("not_reproduced")));
+    let full = ask(&["replay", &format!("fathom-out/{id}"), "--full"], dir.path());
+    assert_eq!(full.code, 1, "{}", full.err);
+
+    let shrink = ask(&["shrink", &id, "--budget", "1s"], dir.path());
+    assert_eq!(shrink.code, 1, "{}", shrink.err);
+
+    let export = ask(&["export", &id, "--c", "-o", "repro.c"], dir.path());
+    assert_eq!((export.code, export.out.as_str()), (0, ""), "{}", export.err);
+    assert!(std::fs::read_to_string(dir.path().join("repro.c")).unwrap().contains("int main"));
+    let export = ask(&["export", &id, "--shell"], dir.path());
+    assert!(export.out.starts_with("#!"), "{}", export.out);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_finding() {
+    let ids: Vec<Value> = [scratch(), scratch()]
+        .iter()
+        .map(|dir| {
+            let args = ["check", "model:rename-nlink", "--ops", "9000", "--seed", "7", "--json"];
+            json(&args, dir.path()).1["findings"][0]["id"].clone()
+        })
+        .collect();
+    assert!(ids[0].is_string());
+    assert_eq!(ids[0], ids[1]);
+}
+
+#[test]
+fn a_dry_run_prints_the_plan_and_does_nothing() {
+    let dir = scratch();
+    let answer = ask(&["check", "model", "--dry-run", "--budget", "2s", "--seed", "5"], dir.path());
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let plan: toml::Table = toml::from_str(&answer.out).expect("the plan is TOML");
+    assert_eq!(plan["seed"].as_integer(), Some(5));
+    assert_eq!(plan["budget_seconds"].as_float(), Some(2.0));
+    assert!(plan["reference"]["quirks"].is_table());
+}
+
+#[test]
+fn lists_are_complete_in_text_and_json() {
+    let dir = scratch();
+    let (code, mutants) = json(&["list", "mutants", "--json"], dir.path());
+    let mutants = mutants.as_array().unwrap();
+    assert_eq!(code, 0);
+    assert!(mutants.len() >= 30);
+    for mutant in mutants {
+        for key in ["name", "description", "inspired_by"] {
+            assert!(mutant[key].as_str().is_some_and(|text| !text.is_empty()), "{mutant}");
+        }
+    }
+    let (_, subjects) = json(&["list", "subjects", "--json"], dir.path());
+    let model = subjects.as_array().unwrap().iter().find(|row| row["name"] == "model").unwrap();
+    assert_eq!(model["missing"], serde_json::json!([]));
+    let (_, ops) = json(&["list", "ops", "--json"], dir.path());
+    assert_eq!(ops.as_array().unwrap().len(), 39);
+    for what in ["subjects", "mutants", "profiles", "ops"] {
+        let answer = ask(&["list", what], dir.path());
+        assert!(answer.code == 0 && answer.out.lines().count() > 5, "{what}: {}", answer.err);
+    }
+}
+
+#[test]
+fn the_printed_configuration_can_be_given_back() {
+    let dir = scratch();
+    let answer = ask(&["config"], dir.path());
+    std::fs::write(dir.path().join("fathom.toml"), &answer.out).unwrap();
+    let check = ["check", "model", "--ops", "100", "--seed", "1", "--config", "fathom.toml"];
+    assert_eq!(ask(&check, dir.path()).code, 0);
+}
+
+#[test]
+fn a_reader_that_has_gone_is_fine() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_fathom"))
+        .args(["list", "mutants"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn the_demonstration_is_quick_and_ends_with_0() {
+    let dir = scratch();
+    let start = std::time::Instant::now();
+    let answer = ask(&[], dir.path());
+    assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+    assert!(answer.out.contains("replayed now: reproduced"), "{}", answer.out);
+    assert!(answer.out.contains("rename("), "{}", answer.out);
+}
