@@ -42,8 +42,9 @@ pub struct Quirks {
     pub fallocate_allocate: bool,
     /// The other modes that work; the rest is `EOPNOTSUPP`.
     pub fallocate_modes: FallocateMode,
-    /// `RENAME_WHITEOUT` works (not on overlayfs, which makes whiteouts itself: `EINVAL`).
-    pub rename_whiteout: bool,
+    /// Whiteouts can be made, by `RENAME_WHITEOUT` (else `EINVAL`) and by `mknod` (else `EPERM`): not
+    /// on overlayfs, which makes them itself.
+    pub whiteouts: bool,
     /// `O_TMPFILE` works, else `EOPNOTSUPP`.
     pub tmpfile: bool,
     /// `O_DIRECT` works, else `EINVAL`.
@@ -55,6 +56,9 @@ pub struct Quirks {
     // Behaviour.
     /// `SEEK_DATA` and `SEEK_HOLE` take a negative offset as 0 (btrfs). Elsewhere `ENXIO`.
     pub seek_negative_is_zero: bool,
+    /// A `chown` to neither a user nor a group does nothing (FUSE: it has nothing to tell the server).
+    /// Elsewhere setuid and setgid go.
+    pub chown_nothing_ignored: bool,
     /// Whether `fallocate` drops setuid and setgid cannot be told: it does not where there already is
     /// a hole to be punched (btrfs), and it does although the mode is not supported (ext2). See
     /// [`crate::Model::unspecified`].
@@ -111,11 +115,12 @@ impl Default for Quirks {
                 | FallocateMode::FALLOC_FL_COLLAPSE_RANGE
                 | FallocateMode::FALLOC_FL_INSERT_RANGE
                 | FallocateMode::FALLOC_FL_UNSHARE_RANGE,
-            rename_whiteout: true,
+            whiteouts: true,
             tmpfile: true,
             direct: true,
             direct_align_bytes: 512,
             seek_negative_is_zero: false,
+            chown_nothing_ignored: false,
             fallocate_privileges_vary: false,
             rename_not_empty_exists: false,
             xattr_create_wins: false,

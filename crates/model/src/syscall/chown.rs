@@ -16,6 +16,9 @@ impl Model {
         // -1 also means "leave as it is".
         let (uid, gid) = (uid.filter(|&id| id != u32::MAX), gid.filter(|&id| id != u32::MAX));
         let ino = self.target(target)?;
+        if uid.is_none() && gid.is_none() && self.quirks().chown_nothing_ignored {
+            return Ok(0);
+        }
         let attr = self.volume.attr(ino)?;
         if !self.may_chown(&attr, uid) || !self.may_chgrp(&attr, gid) {
             return Err(Errno::EPERM);
@@ -51,6 +54,7 @@ mod tests {
     use fathom_core::Op;
 
     use super::super::testing::*;
+    use crate::quirks::Quirks;
 
     fn change(name: &str, uid: Option<u32>, gid: Option<u32>) -> Op {
         Op::Chown { target: at(name), uid, gid }
@@ -94,6 +98,13 @@ mod tests {
             &[mkdir("d", 0o755), chmod("d", 0o6755), change("d", Some(ALICE), Some(ALICE))],
         );
         assert_eq!(mode_of(&m, "d"), 0o6755);
+    }
+
+    #[test]
+    fn changing_nothing_may_do_nothing() {
+        let mut m = model_with(Quirks { chown_nothing_ignored: true, ..Quirks::default() });
+        given(&mut m, &[file("f", 0o6755), become_user(ALICE), change("f", None, None)]);
+        assert_eq!(mode_of(&m, "f"), 0o6755);
     }
 
     #[test]

@@ -17,8 +17,12 @@ impl Model {
         let name = self.vacancy(&place, false)?;
         self.may_create(place.dir)?;
         // Everybody may make a whiteout, CAP_MKNOD other devices.
-        let is_device = matches!(node, NewNode::Char(..) | NewNode::Block(..));
-        if is_device && node != NewNode::Char(0, 0) && !self.caller.is_privileged() {
+        let allowed = match node {
+            NewNode::Char(0, 0) => self.quirks().whiteouts,
+            NewNode::Char(..) | NewNode::Block(..) => self.caller.is_privileged(),
+            _ => true,
+        };
+        if !allowed {
             return Err(Errno::EPERM);
         }
         let mode = self.creation_mode(place.dir, mode, 0o7777)?;
@@ -47,6 +51,7 @@ mod tests {
 
     use super::super::testing::*;
     use super::*;
+    use crate::quirks::Quirks;
 
     #[test]
     fn types() {
@@ -90,5 +95,7 @@ mod tests {
             (mknod("black", Mode::S_IFBLK), Err(E::EPERM)),
         ];
         check(&mut m, &table);
+        let mut overlay = model_with(Quirks { whiteouts: false, ..Quirks::default() });
+        check(&mut overlay, &[(mknod("white", Mode::S_IFCHR), Err(E::EPERM))]);
     }
 }

@@ -45,7 +45,9 @@ mod xattr;
 
 use std::collections::BTreeSet;
 
-use fathom_core::{Capability, Checkpoint, Digest, HarnessFault, Mode, Op, Outcome, Subject, Tree};
+use fathom_core::{
+    Capability, Checkpoint, Digest, Errno, HarnessFault, Mode, Op, Outcome, Subject, Tree,
+};
 
 use crate::config::{Config, ConfigError};
 use crate::quirks::Quirks;
@@ -154,12 +156,12 @@ impl Model {
 }
 
 /// The outcome of a call that returns bytes.
-fn data(result: Result<Vec<u8>, fathom_core::Errno>) -> Outcome {
+fn data(result: Result<Vec<u8>, Errno>) -> Outcome {
     outcome(result.map(|bytes| Outcome::data(&bytes)))
 }
 
 /// The outcome of a call that returns more than a number.
-fn outcome(result: Result<Outcome, fathom_core::Errno>) -> Outcome {
+fn outcome(result: Result<Outcome, Errno>) -> Outcome {
     result.unwrap_or_else(Outcome::err)
 }
 

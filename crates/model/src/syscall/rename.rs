@@ -48,7 +48,7 @@ impl Model {
             return Ok(0);
         }
         self.may_rename(&source, to.dir, target.as_ref(), flags)?;
-        if flags.contains(WHITEOUT) && !self.quirks().rename_whiteout {
+        if flags.contains(WHITEOUT) && !self.quirks().whiteouts {
             return Err(Errno::EINVAL);
         }
         let renamed = self.volume.rename(&self.caller, from.dir, from_name, to.dir, to_name, flags);
