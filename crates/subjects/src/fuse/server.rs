@@ -81,8 +81,8 @@ impl Server {
         }
         // FATTR_KILL_SUIDGID, which fuser does not hand on: the kernel sets it for every change of
         // owner except a directory's, and for truncation without CAP_FSETID (fuse_do_setattr,
-        // fs/fuse/dir.c).
-        let chowned = change.uid.is_some() || change.gid.is_some();
+        // fs/fuse/dir.c). A request for no change at all is what it makes of `chown` to nobody.
+        let chowned = change.uid.is_some() || change.gid.is_some() || change.is_nothing();
         if !is_dir && (chowned || (change.size.is_some() && !caller::is_privileged(req))) {
             caller::kill_privileges(volume, req, ino)?;
         }
@@ -108,6 +108,17 @@ struct Change {
     atime: Option<TimeOrNow>,
     mtime: Option<TimeOrNow>,
 }
+
+impl Change {
+    fn is_nothing(&self) -> bool {
+        let numbers = self.mode.or(self.uid).or(self.gid);
+        let times = self.atime.or(self.mtime);
+        numbers.is_none() && self.size.is_none() && times.is_none()
+    }
+}
+
+/// Entries looked up for one READDIR: as many as fit into the 32 KiB that C libraries ask for.
+const READDIR_ENTRIES_MAX: usize = 1024;
 
 fn answer_empty(reply: ReplyEmpty, result: Result<(), Errno>) {
     match result {
@@ -432,8 +443,9 @@ impl Filesystem for Server {
     ) {
         let mut state = self.state();
         state.volume_mut().note_access(ino.0);
-        let (parent, entries) =
-            (state.volume().parent(ino.0), state.volume().entries(ino.0, offset.max(2)));
+        let volume = state.volume();
+        let entries = volume.entries_up_to(ino.0, offset.max(2), READDIR_ENTRIES_MAX);
+        let parent = volume.parent(ino.0);
         drop(state);
         let (parent, entries) = match (parent, entries) {
             (Ok(parent), Ok(entries)) => (parent, entries),
