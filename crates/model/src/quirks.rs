@@ -2,7 +2,8 @@
 //!
 //! A difference has a name here, a value in a profile (`profiles/*.toml`, one comment line with the
 //! reason per value) and one place in the code that asks for it. Nothing asks for the name of a file
-//! system. All values were measured on Linux 6.18 with small loop-mounted file systems.
+//! system. All values but the largest link counts were measured on Linux 6.18, with small loop-mounted
+//! file systems.
 
 use fathom_core::flags::FallocateMode;
 use serde::{Deserialize, Serialize};
@@ -66,11 +67,19 @@ pub struct Quirks {
     /// A rename onto a directory with entries fails with `EEXIST` (xfs). Elsewhere `ENOTEMPTY`; rename(2)
     /// allows both.
     pub rename_not_empty_exists: bool,
+    /// The whiteout that `RENAME_WHITEOUT` leaves behind takes its group from the setgid directory that
+    /// the file moves to (xfs: `xfs_rename_alloc_whiteout` is given the target directory). Elsewhere
+    /// from the directory it is in. See docs/FOUND_BUGS.md.
+    pub whiteout_group_of_target: bool,
     /// With both `XATTR_CREATE` and `XATTR_REPLACE`, only the first counts (xfs). Elsewhere no attribute
     /// can fulfil both.
     pub xattr_create_wins: bool,
     /// `listxattr` shows `trusted.*` also to callers who may not read them (btrfs, FUSE).
     pub trusted_listed_to_all: bool,
+
+    /// `copy_file_range` may stop early, which its manual page allows (everything that copies through
+    /// the page cache, in pieces of a pipe: fs/splice.c `splice_direct_to_actor`).
+    pub copy_may_be_short: bool,
 
     // What can be compared.
     /// `statfs` counts can be compared with the model's (only where the model itself is served).
@@ -123,8 +132,10 @@ impl Default for Quirks {
             chown_nothing_ignored: false,
             fallocate_privileges_vary: false,
             rename_not_empty_exists: false,
+            whiteout_group_of_target: false,
             xattr_create_wins: false,
             trusted_listed_to_all: false,
+            copy_may_be_short: true,
             statfs_comparable: false,
             segments_comparable: false,
             protected_hardlinks: false,
@@ -145,7 +156,8 @@ macro_rules! profiles {
 
 /// Name and text of every profile.
 const PROFILES: &[(&str, &str)] = profiles![
-    "generic", "tmpfs", "ext2", "ext2-1k", "ext4", "ext4-1k", "xfs", "btrfs", "overlay", "fuse"
+    "generic", "model", "tmpfs", "ext2", "ext2-1k", "ext4", "ext4-1k", "xfs", "btrfs", "overlay", "fuse",
+    "reffs"
 ];
 
 /// A profile as it is written: the values that differ from the profile it inherits, or from the

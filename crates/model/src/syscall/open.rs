@@ -79,7 +79,7 @@ impl Model {
             return Err(Errno::EOPNOTSUPP);
         }
         let mode = self.creation_mode(dir, mode, 0o7777)?;
-        let ino = self.volume.make_tmpfile(&self.caller.clone(), dir, mode)?;
+        let ino = self.volume.make_tmpfile(&self.caller, dir, mode)?;
         let opened = self.open_special(ino, flags).and_then(|()| self.install(slot, ino, flags));
         // The volume gave it one pin, and the slot holds its own.
         self.volume.unpin(ino);
@@ -129,8 +129,8 @@ impl Model {
                 Err(Errno::ENOENT) if create => {
                     self.may_create(place.dir)?;
                     let mode = self.creation_mode(place.dir, mode, 0o7777)?;
-                    let caller = self.caller.clone();
-                    let ino = self.volume.make(&caller, place.dir, name, NewNode::File, mode)?;
+                    let file = NewNode::File;
+                    let ino = self.volume.make(&self.caller, place.dir, name, file, mode)?;
                     return Ok(Found { ino, created: true, directory, dir: Some(place.dir) });
                 }
                 Err(errno) => return Err(errno),
