@@ -94,8 +94,8 @@ impl Spec {
     pub(crate) fn profile(&self) -> Result<String> {
         Ok(match self {
             Spec::Dir(path) => fathom_subjects::dir::detect_profile(path)?.to_owned(),
-            Spec::Model(_) => "generic".to_owned(),
-            Spec::Reffs(_) => "fuse".to_owned(),
+            Spec::Model(_) => "model".to_owned(),
+            Spec::Reffs(_) => "reffs".to_owned(),
             Spec::Kernel(recipe) => recipe.profile.clone(),
         })
     }
@@ -105,11 +105,7 @@ impl Spec {
     pub(crate) fn reference(&self, quirks: Quirks) -> Result<Config> {
         let mut config = Config { quirks, ..Config::default() };
         match self {
-            // The other side counts and allocates as we do.
-            Spec::Model(_) => {
-                config.quirks.statfs_comparable = true;
-                config.quirks.segments_comparable = true;
-            }
+            Spec::Model(_) => {}
             Spec::Reffs(_) | Spec::Kernel(_) => read_protections(&mut config.quirks),
             Spec::Dir(path) => {
                 let subject = DirSubject::create(path, View::default())?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::plan;
 use fathom_core::HarnessFault;
 use fathom_engine::{ReplayVerdict, Reset, Restart, Silent, check, replay};
-use fathom_model::{Config, Model, Mutant};
+use fathom_model::{Config, Model, Mutant, Quirks};
 
 fn subject(config: Config) -> impl Reset {
     let model = Model::new(config.clone()).expect("the configuration works");
@@ -22,8 +22,7 @@ fn every_mutant_is_found_and_its_trace_replays() {
     let mut missed = Vec::new();
     for mutant in Mutant::ALL {
         let mut plan = plan(1, 200_000);
-        plan.reference.quirks.statfs_comparable = true;
-        plan.reference.quirks.segments_comparable = true;
+        plan.reference.quirks = Quirks::profile("model").expect("it is built in");
         plan.budget = Some(Duration::from_secs(60));
         let mut subject = subject(Config { mutant: Some(*mutant), ..plan.reference.clone() });
         let report = check(&mut subject, &plan, &mut Silent).expect("the harness works");
@@ -48,8 +47,7 @@ fn every_mutant_is_found_and_its_trace_replays() {
 fn the_unmutated_model_is_never_accused() {
     for seed in 1..=5 {
         let mut plan = plan(seed, 20_000);
-        plan.reference.quirks.statfs_comparable = true;
-        plan.reference.quirks.segments_comparable = true;
+        plan.reference.quirks = Quirks::profile("model").expect("it is built in");
         let report = check(&mut subject(plan.reference.clone()), &plan, &mut Silent).unwrap();
         assert!(report.findings.is_empty(), "{}", report.findings[0]);
     }

@@ -82,7 +82,9 @@ impl Volume {
         step.check_links(state, false)?;
         let mut whiteout = None;
         if flags.contains(RenameFlags::RENAME_WHITEOUT) {
-            whiteout = Some(self.prepare(caller, from_dir, NewNode::Char(0, 0), Mode(0))?);
+            let target_owns = self.config().quirks.whiteout_group_of_target;
+            let owner = if target_owns { to_dir } else { from_dir };
+            whiteout = Some(self.prepare(caller, owner, NewNode::Char(0, 0), Mode(0))?);
         }
         let target_pinned = target.is_some_and(|ino| self.is_pinned(ino));
         step.replace(self.edit().0, whiteout, target_pinned);

@@ -77,12 +77,11 @@ fn protected(what: &str) -> u8 {
 }
 
 /// Magic numbers of statfs(2).
-const PROFILES: [(libc::__fsword_t, &str); 5] = [
+const PROFILES: [(libc::__fsword_t, &str); 4] = [
     (libc::TMPFS_MAGIC, "tmpfs"),
     (libc::XFS_SUPER_MAGIC, "xfs"),
     (libc::BTRFS_SUPER_MAGIC, "btrfs"),
     (libc::OVERLAYFS_SUPER_MAGIC, "overlay"),
-    (libc::FUSE_SUPER_MAGIC, "fuse"),
 ];
 
 /// The name of the profile (see [`fathom_model::Quirks::profile`]) for the file system of `path`;
@@ -103,6 +102,11 @@ pub fn detect_profile(path: &Path) -> Result<&'static str, SubjectError> {
             (false, 1024) => "ext2-1k",
             (false, _) => "ext2",
         });
+    }
+    if stat.f_type == libc::FUSE_SUPER_MAGIC {
+        let device = rustix::fs::stat(path).map_err(failed)?.st_dev;
+        let ours = mounted_type(device).is_some_and(|fs_type| fs_type == "fuse.reffs");
+        return Ok(if ours { "reffs" } else { "fuse" });
     }
     let known = PROFILES.iter().find(|(magic, _)| *magic == stat.f_type);
     Ok(known.map_or("generic", |(_, name)| name))
