@@ -1,0 +1,317 @@
+//! The batches of an exhaustive search; see the [module](super) for why they are deterministic.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
+
+use crate::visited::{Arrival, SHARDS, Sharded, Visited, shard_of};
+
+use super::SearchError;
+use super::checkpoint::{Identity, Saver};
+use super::judge::{Judge, Tallies};
+use super::key::scatter;
+use super::ledger::Ledger;
+use super::links::Segment;
+use super::open::{BATCH_RUNS_MAX, Open, RUN_STATES_MAX, Run, Span, cut};
+use super::piece::{Piece, Setting};
+use super::plan::Plan;
+use super::progress::{Clock, Observer, PROGRESS_EVERY, Progress};
+use super::rebuild::rebuild;
+use super::recent::Recent;
+use super::report::{Report, Stop};
+use super::system::System;
+use super::team::{Task, Team};
+
+/// Into about so many pieces a batch of few runs is cut, if it is worth waking the team.
+const PIECES_WANTED: usize = 64;
+
+/// A batch of so many runs is not cut.
+const PIECES_ENOUGH: usize = 16;
+
+/// Less work than this is done by one thread: waking the others takes some ten microseconds.
+const ALONE_BELOW: Duration = Duration::from_micros(100);
+
+/// The parallel steps of a batch. Items are pieces, except that `Insert` has shards.
+#[derive(Clone, Copy)]
+enum Phase {
+    Expand,
+    Insert,
+    Collect,
+}
+
+/// Explores everything, in the order of `O`.
+pub(super) fn explore<S: System, V: Visited, O: Open<S::State>>(
+    system: &S,
+    plan: &Plan,
+    visited: &Sharded<V>,
+    observer: &mut dyn Observer,
+) -> Result<Report, SearchError> {
+    let judge = &Judge::new(system, plan.deadlock);
+    let setting = &Setting { system, plan, visited, judge };
+    // Cutting n runs into pieces of a 64th of all states gives at most 64 pieces more.
+    let pieces: Vec<RwLock<Piece<S>>> =
+        (0..BATCH_RUNS_MAX + PIECES_WANTED).map(|_| RwLock::new(Piece::new(judge))).collect();
+    let pieces_expanded = AtomicUsize::new(0);
+    let recents: Vec<RwLock<Recent>> =
+        (0..plan.threads()).map(|_| RwLock::new(Recent::new())).collect();
+    let work = |Task { phase, item, thread }: Task<Phase>| match phase {
+        Phase::Expand => write(&pieces[item]).expand(setting, &mut write(&recents[thread])),
+        Phase::Insert => {
+            let mut shard = visited.shard(item);
+            let expanded = pieces_expanded.load(Ordering::Relaxed);
+            for piece in pieces[..expanded].iter().map(read) {
+                piece.arrivals.insert(item, &mut *shard, piece.depth());
+            }
+        }
+        Phase::Collect => write(&pieces[item]).collect(setting),
+    };
+    Team::gather(plan.threads(), &work, |team| {
+        let mut explorer = Explorer {
+            system,
+            plan,
+            visited,
+            judge,
+            pieces: &pieces,
+            pieces_expanded: &pieces_expanded,
+            team,
+            observer,
+            clock: Clock::start(),
+            cost: Duration::MAX,
+            open: O::default(),
+            ledger: Ledger::new(judge),
+            stop: None,
+        };
+        explorer.run()
+    })
+}
+
+/// The thread that leads the team.
+struct Explorer<'a, S: System, V, O> {
+    system: &'a S,
+    plan: &'a Plan,
+    visited: &'a Sharded<V>,
+    judge: &'a Judge<'a, S>,
+    pieces: &'a [RwLock<Piece<S>>],
+    pieces_expanded: &'a AtomicUsize,
+    team: &'a Team<'a, Phase>,
+    observer: &'a mut dyn Observer,
+    clock: Clock,
+    /// Time that one state took in the last batch.
+    cost: Duration,
+    open: O,
+    ledger: Ledger,
+    stop: Option<Stop>,
+}
+
+impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
+    fn run(&mut self) -> Result<Report, SearchError> {
+        let mut saver = self.plan.checkpoints.as_ref().map(|checkpoints| {
+            let identity = Identity::new(O::NAME, self.plan, &checkpoints.label, self.judge);
+            Saver::new(checkpoints, identity)
+        });
+        match &saver {
+            Some(saver) if saver.resumes() => self.resume(saver)?,
+            _ => self.start(),
+        }
+        // Re-creating states must not use up the time for exploring: it would never get further.
+        self.clock = Clock::start();
+        let stop = loop {
+            if let Some(stop) = self.stop.take().or_else(|| self.check_bounds()) {
+                break stop;
+            }
+            let batch = self.open.take();
+            if batch.is_empty() {
+                break if self.states_at_bound() == 0 { Stop::Exhausted } else { Stop::Depth };
+            }
+            self.explore_batch(batch);
+            if let Some(saver) = saver.as_mut().filter(|saver| saver.is_due()) {
+                saver.save(&self.ledger, self.open.runs().map(Run::span))?;
+            }
+        };
+        if let Some(saver) = &mut saver {
+            saver.save(&self.ledger, self.open.runs().map(Run::span))?;
+        }
+        Ok(self.report(stop))
+    }
+
+    /// Begins with the initial states.
+    fn start(&mut self) {
+        let mut links = Segment::default();
+        let mut found: Tallies<u64> = self.judge.tallies();
+        let mut states = Vec::new();
+        for (choice, state) in self.system.init().into_iter().enumerate() {
+            let key = scatter(self.system.key(&state));
+            if !self.system.within_boundary(&state)
+                || self.visited.shard(shard_of(key)).insert(key, 0) != Arrival::New
+            {
+                continue;
+            }
+            self.ledger.key_sum = self.ledger.key_sum.wrapping_add(key);
+            links.push(0, choice as u32);
+            let violated = self.judge.state(&state, links.nodes, &mut found);
+            states.push(state);
+            if violated && self.plan.stop_at_first {
+                self.stop = Some(Stop::Violation);
+                break;
+            }
+        }
+        self.ledger.count(0, links.nodes);
+        self.ledger.links.append(links);
+        let mut news = Vec::new();
+        self.judge.merge(&mut self.ledger.found, found, |index| news.push(index), |node| node);
+        self.announce(&news);
+        let first = Run { depth: 0, first_node: 1, states };
+        if self.plan.depth_max == Some(0) {
+            first.span().append(&mut self.ledger.beyond);
+        } else {
+            for run in cut(vec![first], RUN_STATES_MAX) {
+                self.open.push(run);
+            }
+        }
+    }
+
+    /// Begins where a checkpoint ended.
+    fn resume(&mut self, saver: &Saver<'_>) -> Result<(), SearchError> {
+        let (ledger, waiting) = saver.load(self.judge)?;
+        self.ledger = ledger;
+        let depth_max = self.plan.depth_max.unwrap_or(u32::MAX);
+        let unfinished = std::mem::take(&mut self.ledger.unfinished);
+        let beyond = std::mem::take(&mut self.ledger.beyond);
+        let (open, beyond) = unfinished
+            .into_iter()
+            .chain(waiting)
+            .chain(beyond)
+            .partition::<Vec<Span>, _>(|span| span.depth < depth_max);
+        beyond.into_iter().for_each(|span| span.append(&mut self.ledger.beyond));
+        let runs = rebuild(self.system, self.visited, &self.ledger, &open);
+        for run in runs.ok_or_else(|| saver.changed())? {
+            self.open.push(run);
+        }
+        if self.plan.stop_at_first && self.judge.any_violation(&self.ledger.found) {
+            self.stop = Some(Stop::Violation);
+        }
+        Ok(())
+    }
+
+    fn check_bounds(&mut self) -> Option<Stop> {
+        let (ledger, visited, open) = (&self.ledger, self.visited, &self.open);
+        self.clock.check(self.plan, self.observer, || Progress {
+            states: ledger.states,
+            transitions: ledger.transitions,
+            depth: ledger.depth(),
+            open: open.runs().map(|run| run.states.len() as u64).sum(),
+            bytes: visited.bytes() + ledger.links.bytes(),
+            elapsed: Duration::ZERO,
+        })
+    }
+
+    /// Expand, insert, collect.
+    fn explore_batch(&mut self, batch: Vec<Run<S::State>>) {
+        let started = Instant::now();
+        let states: usize = batch.iter().map(|run| run.states.len()).sum();
+        let alone = self.cost.saturating_mul(states as u32) < ALONE_BELOW;
+        let whole = batch.len() >= PIECES_ENOUGH || (alone && O::CUT_FREELY);
+        let size = if whole { RUN_STATES_MAX } else { states.div_ceil(PIECES_WANTED) };
+        let runs = cut(batch, size.min(RUN_STATES_MAX));
+        let loaded = runs.len();
+        for (piece, run) in self.pieces.iter().zip(runs) {
+            write(piece).load(run);
+        }
+        let deadline = O::CUT_FREELY.then(|| self.deadline(started));
+        let expanded = self.team.run(Phase::Expand, loaded, deadline, alone);
+        let rest = self.pieces[expanded..loaded].iter().map(|piece| write(piece).unload());
+        self.open.give_back(rest.collect());
+        self.pieces_expanded.store(expanded, Ordering::Relaxed);
+        self.team.run(Phase::Insert, SHARDS, None, alone);
+        self.divide_room(expanded);
+        self.team.run(Phase::Collect, expanded, None, alone);
+        let mut explored = 0;
+        for piece in &self.pieces[..expanded] {
+            let mut piece = write(piece);
+            explored += piece.span().nodes;
+            self.merge(&mut piece);
+        }
+        self.cost = started.elapsed() / (explored as u32).max(1);
+    }
+
+    /// When to look at the bounds again.
+    fn deadline(&self, now: Instant) -> Instant {
+        let soon = now + PROGRESS_EVERY;
+        self.plan.time_max.map_or(soon, |max| soon.min(self.clock.started + max))
+    }
+
+    /// Tells each piece how many new states it may keep: the bound on states, in order.
+    fn divide_room(&self, pieces: usize) {
+        let Some(max) = self.plan.states_max else { return };
+        let mut room = max.saturating_sub(self.ledger.states);
+        for piece in &self.pieces[..pieces] {
+            let mut piece = write(piece);
+            piece.room = room;
+            room = room.saturating_sub(piece.arrivals.count_new());
+        }
+    }
+
+    /// Takes over what a piece harvested. Pieces come in order; after one that halted, the search is
+    /// over and the parents of the others are not explored.
+    fn merge(&mut self, piece: &mut Piece<S>) {
+        let (span, harvest) = (piece.span(), piece.take_harvest(self.judge));
+        if self.stop.is_some() {
+            span.append(&mut self.ledger.unfinished);
+            return;
+        }
+        let mut news = Vec::new();
+        let (runs, halt) = self.ledger.add(span, harvest, self.judge, |index| news.push(index));
+        for run in runs {
+            if let Some(spare) = self.open.push(run) {
+                piece.recycle(spare);
+            }
+        }
+        self.announce(&news);
+        self.stop = halt;
+    }
+
+    /// Tells the observer of properties that have something found for the first time.
+    fn announce(&mut self, news: &[usize]) {
+        for &index in news {
+            let tally = &self.ledger.found.0[index];
+            let Some(node) = tally.first else { continue };
+            let path = self.ledger.links.path(node);
+            self.observer.discovery(&self.judge.discovery(index, path, tally.count));
+        }
+    }
+
+    /// States that are not explored because they are too deep. (Not `beyond`: a depth-first search
+    /// may have met some of those again, closer.)
+    fn states_at_bound(&self) -> u64 {
+        let at_bound = self.plan.depth_max.map(|max| self.ledger.states_by_depth.get(max as usize));
+        at_bound.flatten().copied().unwrap_or(0)
+    }
+
+    fn report(&self, stop: Stop) -> Report {
+        let ledger = &self.ledger;
+        let waiting = self.open.runs().map(|run| run.states.len() as u64);
+        let unfinished = ledger.unfinished.iter().map(|span| span.nodes);
+        Report {
+            stop,
+            states: ledger.states,
+            transitions: ledger.transitions,
+            states_by_depth: ledger.states_by_depth.clone(),
+            states_open: waiting.chain(unfinished).sum::<u64>() + self.states_at_bound(),
+            discoveries: self.judge.discoveries(&ledger.found, |node| ledger.links.path(*node)),
+            never: self.judge.never(&ledger.found),
+            omitted: self.visited.omitted(),
+            visited_bytes: self.visited.bytes(),
+            links_bytes: ledger.links.bytes(),
+            elapsed: self.clock.started.elapsed(),
+        }
+    }
+}
+
+fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    // Poisoned only by a panic of the system, which is on its way to the caller.
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,116 @@
+//! The explicit-state search: every state that a cloneable system can reach, judged.
+//!
+//! A [`System`] is five small functions. [`search`] explores it by a [`Strategy`] within the bounds
+//! of a [`Plan`], tells an [`Observer`] how it goes, and returns a [`Report`].
+//!
+//! # The same result for any number of threads
+//!
+//! States are expanded in batches by three parallel steps: *expand* the parents in pieces, *insert*
+//! the keys of all children shard by shard, *collect* the new ones piece by piece. Within a shard
+//! the keys are inserted in the order of their parents, so of two equal children the one with the
+//! first parent (and the first action of it) stays, as if one thread had done everything in order.
+//! Numbers, paths and counterexamples are then independent of threads and of timing; a search that
+//! ends at a violation or at [`Plan::states_max`] ends exactly there. Bounds on time and memory are
+//! checked between pieces and end wherever the machine happens to be.
+//!
+//! # What is not promised
+//!
+//! Two states with the same key are one state. A [`System::key`] of hashed bits confuses two of n
+//! states with probability n² / 2¹²⁹; a key that packs the state itself confuses none.
+
+mod arrivals;
+mod bfs;
+mod checkpoint;
+mod dfs;
+mod explore;
+mod judge;
+mod key;
+mod ledger;
+mod links;
+mod open;
+mod path;
+mod piece;
+mod plan;
+mod progress;
+mod rebuild;
+mod recent;
+mod replay;
+mod report;
+mod system;
+mod team;
+mod walk;
+
+pub use checkpoint::CheckpointError;
+pub use key::key_of;
+pub use path::{Path, Trace};
+pub use plan::{Checkpoints, Memory, Plan, Strategy};
+pub use progress::{Observer, Progress, Unobserved};
+pub use report::{Discovery, Report, Stop};
+pub use system::{Expectation, Property, System};
+
+use crate::visited::{Bitstate, Exact, Sharded, Visited};
+
+/// Why a search could not be made. What a system does wrong is in the [`Report`].
+#[derive(Debug, thiserror::Error)]
+pub enum SearchError {
+    /// The checkpoint cannot be written, read or continued.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The plan asks for something that does not exist.
+    #[error("{0}")]
+    Plan(&'static str),
+}
+
+/// Explores `system`.
+///
+/// # Errors
+/// If the plan contradicts itself, or a checkpoint cannot be used.
+///
+/// # Panics
+/// If the system does, in any thread.
+pub fn search<S: System>(
+    system: &S,
+    strategy: &Strategy,
+    plan: &Plan,
+    observer: &mut dyn Observer,
+) -> Result<Report, SearchError> {
+    match plan.memory {
+        Memory::Exact if keeps_depths(strategy, plan) => {
+            run(system, strategy, plan, Exact::with_depths, observer)
+        }
+        Memory::Exact => run(system, strategy, plan, Exact::new, observer),
+        Memory::Bitstate { hashes: 0, .. } => {
+            Err(SearchError::Plan("a bitstate set needs at least one bit per state"))
+        }
+        Memory::Bitstate { bytes, hashes, seed } => {
+            run(system, strategy, plan, || Bitstate::new(bytes, hashes, seed), observer)
+        }
+    }
+}
+
+/// A depth-first search may meet a state first by a detour. Under a depth bound it has to look again
+/// when it meets the state closer to the start, or it would miss what lies behind.
+fn keeps_depths(strategy: &Strategy, plan: &Plan) -> bool {
+    matches!(strategy, Strategy::Dfs) && plan.depth_max.is_some()
+}
+
+fn run<S: System, V: Visited>(
+    system: &S,
+    strategy: &Strategy,
+    plan: &Plan,
+    make: impl Fn() -> V,
+    observer: &mut dyn Observer,
+) -> Result<Report, SearchError> {
+    let visited = Sharded::new(make);
+    match strategy {
+        Strategy::Bfs => bfs::bfs(system, plan, &visited, observer),
+        Strategy::Dfs => dfs::dfs(system, plan, &visited, observer),
+        Strategy::Walk { .. } | Strategy::Replay(_) if plan.checkpoints.is_some() => {
+            Err(SearchError::Plan("walks and replays have no checkpoints: repeat them instead"))
+        }
+        Strategy::Walk { seed, walks } => {
+            Ok(walk::walk(system, plan, *seed, *walks, &visited, observer))
+        }
+        Strategy::Replay(path) => Ok(replay::replay(system, plan, path, &visited)),
+    }
+}

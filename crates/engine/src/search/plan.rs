@@ -1,0 +1,117 @@
+//! Everything that decides a search.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::path::Path;
+
+/// Which state is looked at next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    /// Nearest first: counterexamples are as short as possible.
+    Bfs,
+    /// Newest first: few states wait, deep ones come early.
+    Dfs,
+    /// Independent random paths of at most [`Plan::depth_max`] steps (1000 without that bound).
+    Walk {
+        /// Every choice follows from it.
+        seed: u64,
+        /// How many paths.
+        walks: u64,
+    },
+    /// One given path.
+    Replay(Path),
+}
+
+/// How visited states are remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// All 128 bits of every key.
+    Exact,
+    /// A fixed number of bytes in all; some states are missed, see [`crate::visited::Bitstate`].
+    Bitstate {
+        /// Memory for the bits.
+        bytes: usize,
+        /// Bits per state; 3 is a good choice.
+        hashes: u32,
+        /// Different seeds miss different states.
+        seed: u64,
+    },
+}
+
+impl Memory {
+    /// Identifies what a checkpoint was made with.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Memory::Exact => "exact".to_owned(),
+            Memory::Bitstate { bytes, hashes, seed } => {
+                format!("bitstate of {bytes} bytes, {hashes} bits per state, seed {seed}")
+            }
+        }
+    }
+}
+
+/// Where and when to save the search, so that it can go on after any interruption.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoints {
+    /// The file; replaced atomically.
+    pub path: PathBuf,
+    /// Names the system and its parameters; a checkpoint of another label is refused.
+    pub label: String,
+    /// Time between two; it grows if writing takes more than a tenth of the time. The end of a
+    /// search is always saved.
+    pub every: Duration,
+    /// Go on from the file instead of starting.
+    pub resume: bool,
+}
+
+/// The bounds and the options of a search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Number of threads; 0: one per core.
+    pub threads: usize,
+    /// States farther than so many steps are not visited.
+    pub depth_max: Option<u32>,
+    /// Stops before visiting more states.
+    pub states_max: Option<u64>,
+    /// Stops when the process occupies so much memory.
+    pub memory_max_bytes: Option<u64>,
+    /// Stops after this time.
+    pub time_max: Option<Duration>,
+    /// Stops at the first state that breaks an `always` property, or the first deadlock; otherwise
+    /// all are counted and the first of each is told.
+    pub stop_at_first: bool,
+    /// A state without successors is a violation, unless [`System::may_end`](super::System::may_end).
+    /// States at the depth bound are not asked.
+    pub deadlock: bool,
+    /// How visited states are remembered.
+    pub memory: Memory,
+    /// Whether to save the search.
+    pub checkpoints: Option<Checkpoints>,
+}
+
+impl Default for Plan {
+    fn default() -> Plan {
+        Plan {
+            threads: 0,
+            depth_max: None,
+            states_max: None,
+            memory_max_bytes: None,
+            time_max: None,
+            stop_at_first: true,
+            deadlock: false,
+            memory: Memory::Exact,
+            checkpoints: None,
+        }
+    }
+}
+
+impl Plan {
+    /// The number of threads, at least one.
+    pub(super) fn threads(&self) -> usize {
+        match self.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads,
+        }
+    }
+}

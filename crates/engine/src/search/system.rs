@@ -1,0 +1,71 @@
+//! What can be explored.
+
+/// A system of states and actions. Both `actions` and `next` must be deterministic: a state is
+/// re-created by taking the same actions again.
+pub trait System: Sync {
+    /// A state.
+    type State: Send + Sync;
+    /// What can happen in a state.
+    type Action;
+
+    /// The states to start from.
+    fn init(&self) -> Vec<Self::State>;
+
+    /// Appends the actions that may be possible in a state, in a fixed order.
+    fn actions(&self, state: &Self::State, actions: &mut Vec<Self::Action>);
+
+    /// The state after an action, if it is possible at all.
+    fn next(&self, state: &Self::State, action: &Self::Action) -> Option<Self::State>;
+
+    /// Identifies a state. States with equal keys are explored once: symmetry and isomorphism
+    /// reduction is choosing equal keys. Either 128 hashed bits (see [`key_of`](super::key_of)) or,
+    /// if it fits, the state itself; the search scatters the bits.
+    fn key(&self, state: &Self::State) -> u128;
+
+    /// What has to hold.
+    fn properties(&self) -> Vec<Property<Self>> {
+        Vec::new()
+    }
+
+    /// States outside are neither counted nor judged nor explored.
+    fn within_boundary(&self, _state: &Self::State) -> bool {
+        true
+    }
+
+    /// Whether a state without successors is a proper end rather than a deadlock.
+    fn may_end(&self, _state: &Self::State) -> bool {
+        false
+    }
+}
+
+/// When a property is satisfied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expectation {
+    /// In every state.
+    Always,
+    /// In at least one state.
+    Sometimes,
+}
+
+/// A named condition on states.
+#[derive(Debug)]
+pub struct Property<S: System + ?Sized> {
+    /// In which states it must hold.
+    pub expectation: Expectation,
+    /// What people call it.
+    pub name: &'static str,
+    /// Whether it holds in a state.
+    pub holds: fn(&S, &S::State) -> bool,
+}
+
+impl<S: System + ?Sized> Property<S> {
+    /// Must hold in every state; the first state where it does not is a counterexample.
+    pub fn always(name: &'static str, holds: fn(&S, &S::State) -> bool) -> Property<S> {
+        Property { expectation: Expectation::Always, name, holds }
+    }
+
+    /// Must hold in some state; the first such state is a witness.
+    pub fn sometimes(name: &'static str, holds: fn(&S, &S::State) -> bool) -> Property<S> {
+        Property { expectation: Expectation::Sometimes, name, holds }
+    }
+}

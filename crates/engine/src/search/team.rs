@@ -1,0 +1,193 @@
+//! A team of threads that works through one numbered list after the other.
+//!
+//! The calling thread is one of the team. Items are claimed in order, and a claimed item is always
+//! finished: after a list was cut short by a deadline, the finished items are its beginning.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Barrier, Mutex, PoisonError};
+use std::time::Instant;
+
+/// A list of items `0..items` of one kind of work.
+#[derive(Clone, Copy)]
+struct Job<P> {
+    phase: P,
+    items: usize,
+    deadline: Option<Instant>,
+}
+
+/// What one thread is asked to do.
+#[derive(Clone, Copy)]
+pub(super) struct Task<P> {
+    pub(super) phase: P,
+    pub(super) item: usize,
+    /// The number of the thread. Within a job, each thread gets its items in ascending order.
+    pub(super) thread: usize,
+}
+
+/// The threads, and what they do for a task.
+pub(super) struct Team<'a, P> {
+    work: &'a (dyn Fn(Task<P>) + Sync),
+    threads: usize,
+    /// All wait here before a job, and again after it.
+    barrier: Barrier,
+    /// The present job; none: go home.
+    job: Mutex<Option<Job<P>>>,
+    /// The next item that nobody has claimed.
+    next: AtomicUsize,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+impl<'a, P: Copy + Send + Sync> Team<'a, P> {
+    /// Calls `lead` with a team of so many threads; they are gone when this returns.
+    pub(super) fn gather<R>(
+        threads: usize,
+        work: &'a (dyn Fn(Task<P>) + Sync),
+        lead: impl FnOnce(&Team<'a, P>) -> R,
+    ) -> R {
+        let team = Team {
+            work,
+            threads,
+            barrier: Barrier::new(threads),
+            job: Mutex::new(None),
+            next: AtomicUsize::new(0),
+            panic: Mutex::new(None),
+        };
+        std::thread::scope(|scope| {
+            for thread in 1..threads {
+                let team = &team;
+                scope.spawn(move || team.follow(thread));
+            }
+            // Also when `lead` panics: a scope waits for its threads.
+            let _dismissal = Dismissal(&team);
+            lead(&team)
+        })
+    }
+
+    /// Works through `items` items and returns how many were finished: all, unless the deadline
+    /// passed before. At least one is. `alone`: too little work to wake the others for.
+    pub(super) fn run(
+        &self,
+        phase: P,
+        items: usize,
+        deadline: Option<Instant>,
+        alone: bool,
+    ) -> usize {
+        let job = Job { phase, items, deadline };
+        self.next.store(0, Ordering::Relaxed);
+        if alone || items < 2 || self.threads < 2 {
+            self.labour(0, job);
+        } else {
+            *self.job.lock().unwrap_or_else(PoisonError::into_inner) = Some(job);
+            self.barrier.wait();
+            self.labour(0, job);
+            self.barrier.wait();
+        }
+        if let Some(panic) = self.panic.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            resume_unwind(panic);
+        }
+        self.next.load(Ordering::Relaxed).min(items)
+    }
+
+    fn follow(&self, thread: usize) {
+        loop {
+            self.barrier.wait();
+            let Some(job) = *self.job.lock().unwrap_or_else(PoisonError::into_inner) else {
+                return;
+            };
+            self.labour(thread, job);
+            self.barrier.wait();
+        }
+    }
+
+    /// Claims and finishes items. A panic ends the job for everybody and goes to the leader: a
+    /// thread that did not reach the barrier would block the others for ever.
+    fn labour(&self, thread: usize, job: Job<P>) {
+        let work = || {
+            loop {
+                let late = job.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+                if late && self.next.load(Ordering::Relaxed) > 0 {
+                    return;
+                }
+                let item = self.next.fetch_add(1, Ordering::Relaxed);
+                if item >= job.items {
+                    return;
+                }
+                (self.work)(Task { phase: job.phase, item, thread });
+            }
+        };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
+            self.next.store(job.items, Ordering::Relaxed);
+            *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
+        }
+    }
+}
+
+/// Sends the team home.
+struct Dismissal<'t, 'a, P>(&'t Team<'a, P>);
+
+impl<P> Drop for Dismissal<'_, '_, P> {
+    fn drop(&mut self) {
+        *self.0.job.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.0.barrier.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn every_item_is_done_once() {
+        for threads in [1, 2, 4] {
+            let done: Vec<AtomicUsize> = (0..1000).map(|_| AtomicUsize::new(0)).collect();
+            let work = |task: Task<usize>| {
+                assert!(task.thread < threads);
+                done[task.item].fetch_add(task.phase, Ordering::Relaxed);
+            };
+            Team::gather(threads, &work, |team| {
+                assert_eq!(team.run(1, 1000, None, false), 1000);
+                assert_eq!(team.run(10, 500, None, true), 500);
+                assert_eq!(team.run(100, 0, None, false), 0);
+            });
+            assert!(done[..500].iter().all(|times| times.load(Ordering::Relaxed) == 11));
+            assert!(done[500..].iter().all(|times| times.load(Ordering::Relaxed) == 1));
+        }
+    }
+
+    #[test]
+    fn a_deadline_leaves_a_beginning() {
+        let done: Vec<AtomicUsize> = (0..100).map(|_| AtomicUsize::new(0)).collect();
+        let work = |task: Task<()>| {
+            std::thread::sleep(Duration::from_millis(2));
+            done[task.item].fetch_add(1, Ordering::Relaxed);
+        };
+        Team::gather(3, &work, |team| {
+            assert_eq!(team.run((), 100, Some(Instant::now() - Duration::from_secs(1)), true), 1);
+            let soon = Instant::now() + Duration::from_millis(20);
+            let finished = team.run((), 100, Some(soon), false);
+            assert!((1..100).contains(&finished));
+            let sum: usize = done[1..].iter().map(|times| times.load(Ordering::Relaxed)).sum();
+            assert_eq!(sum, finished - 1);
+            assert!(done[1..finished].iter().all(|times| times.load(Ordering::Relaxed) == 1));
+        });
+    }
+
+    #[test]
+    fn a_panic_anywhere_reaches_the_caller() {
+        for threads in [1, 2, 4] {
+            let work = |task: Task<()>| assert!(task.item != 37, "item 37");
+            let lead = |team: &Team<'_, ()>| team.run((), 100, None, false);
+            let caught = catch_unwind(AssertUnwindSafe(|| Team::gather(threads, &work, lead)));
+            let panic = caught.expect_err("the panic was lost");
+            assert_eq!(panic.downcast_ref::<&str>(), Some(&"item 37"));
+            let leader = catch_unwind(AssertUnwindSafe(|| {
+                Team::gather(threads, &work, |_| -> () { panic!("leader") });
+            }));
+            assert!(leader.is_err());
+        }
+    }
+}
