@@ -2,6 +2,7 @@
 
 mod flatten;
 pub mod investigate;
+mod rebuild;
 pub mod record;
 pub mod shrink;
 mod smaller;

@@ -11,6 +11,7 @@ use fathom_core::Op;
 use fathom_model::Model;
 
 use super::flatten::flatter;
+use super::rebuild::rebuilt;
 use super::smaller::smaller;
 use crate::oracle::Signature;
 use crate::run::{Run, Runner, Walk};
@@ -49,7 +50,7 @@ impl<'a, 'b> Shrinker<'a, 'b> {
     }
 
     fn shorten(&mut self, ops: Vec<Op>) -> Vec<Op> {
-        let mut ops = self.drop_idle(ops);
+        let mut ops = self.without_history(ops);
         loop {
             let before = ops.clone();
             ops = self.drop_chunks(ops);
@@ -58,6 +59,15 @@ impl<'a, 'b> Shrinker<'a, 'b> {
             if ops == before || self.is_late() {
                 return ops;
             }
+        }
+    }
+
+    /// One try without the history; if that is not enough, one without what had no effect.
+    fn without_history(&mut self, ops: Vec<Op>) -> Vec<Op> {
+        let rebuilt = rebuilt(self.runner.reference, &ops).filter(|short| short.len() < ops.len());
+        match rebuilt.and_then(|short| self.attempt(&short)) {
+            Some(short) => short,
+            None => self.drop_idle(ops),
         }
     }
 
