@@ -28,6 +28,8 @@
 //! * `O_TMPFILE`: the protocol can, fuser 0.18 cannot; programs see `EOPNOTSUPP`.
 //! * `fallocate` modes other than plain, `KEEP_SIZE`, `PUNCH_HOLE` and `ZERO_RANGE`: the kernel
 //!   answers `EOPNOTSUPP` (fuse_file_fallocate, fs/fuse/file.c).
+//! * `chown` to neither user nor group, which elsewhere clears setuid: the server sees a request
+//!   without a change, from anybody, and ignores it.
 //! * `syncfs` and `sync` are not passed on; nothing here needs them.
 //! * Access times: a read that is answered from the page cache is not seen.
 //!

@@ -81,8 +81,9 @@ impl Server {
         }
         // FATTR_KILL_SUIDGID, which fuser does not hand on: the kernel sets it for every change of
         // owner except a directory's, and for truncation without CAP_FSETID (fuse_do_setattr,
-        // fs/fuse/dir.c). A request for no change at all is what it makes of `chown` to nobody.
-        let chowned = change.uid.is_some() || change.gid.is_some() || change.is_nothing();
+        // fs/fuse/dir.c). What it makes of `chown` to neither user nor group, a request without any
+        // change, is ignored: it comes from whoever asks, without a check of permissions.
+        let chowned = change.uid.is_some() || change.gid.is_some();
         if !is_dir && (chowned || (change.size.is_some() && !caller::is_privileged(req))) {
             caller::kill_privileges(volume, req, ino)?;
         }
@@ -107,14 +108,6 @@ struct Change {
     size: Option<u64>,
     atime: Option<TimeOrNow>,
     mtime: Option<TimeOrNow>,
-}
-
-impl Change {
-    fn is_nothing(&self) -> bool {
-        let numbers = self.mode.or(self.uid).or(self.gid);
-        let times = self.atime.or(self.mtime);
-        numbers.is_none() && self.size.is_none() && times.is_none()
-    }
 }
 
 /// Entries looked up for one READDIR: as many as fit into the 32 KiB that C libraries ask for.
