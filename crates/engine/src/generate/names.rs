@@ -28,7 +28,7 @@ impl Generator {
             (R::RENAME_EXCHANGE, 4),
         ]);
         // A whiteout is a device node (renameat2(2)).
-        if self.capabilities.contains(&Capability::Devices) && self.choices.percent(4) {
+        if self.capabilities.contains(&Capability::Devices) && self.choices.percent(8) {
             flags |= R::RENAME_WHITEOUT;
         }
         if self.odd {

@@ -133,13 +133,15 @@ impl Generator {
     /// wherever the link is moved.
     pub(super) fn symlink_target(&mut self) -> FsBytes {
         if self.odd && self.choices.percent(40) {
-            let len = *self.choices.pick(&[0, 59, 60, 1023, 1024, 4095]);
+            let len = *self.choices.pick(&[0, 255, 1023, 1024, 4095]);
             return FsBytes::from(vec![b't'; len]);
         }
         match self.choices.below(10) {
             0..4 => FsBytes::from(self.name(Kind::File)),
             4..6 => FsBytes::from(self.name(Kind::Dir)),
-            6..8 => FsBytes::from(self.name(Kind::Symlink)),
+            6 => FsBytes::from(self.name(Kind::Symlink)),
+            // 60 bytes are the most that ext4 keeps in the inode.
+            7 => FsBytes::from(vec![b't'; 59 + self.choices.index(3)]),
             8 => FsBytes::from("."),
             _ => self.choices.pick(self.view.nodes()).path.clone(),
         }
