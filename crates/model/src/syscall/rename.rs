@@ -264,6 +264,12 @@ mod tests {
         let mut m = furnished();
         check(&mut m, &[(rename("f", "x", 4), Ok(0)), (rename("same", "x", 6), Err(E::EINVAL))]);
         assert_eq!((attr(&m, "f").kind, attr(&m, "f").rdev), (Kind::Char, (0, 0)));
+        for (profile, gid) in [("ext4", BOB), ("xfs", 0)] {
+            let mut m = model_with(Quirks::profile(profile).unwrap());
+            given(&mut m, &[mkdir("d", 0o755), chown("d", 0, BOB), chmod("d", 0o2755)]);
+            given(&mut m, &[file("d/f", 0o644), rename("d/f", "x", 4)]);
+            assert_eq!(attr(&m, "d/f").gid, gid, "{profile}");
+        }
         let mut overlay = model_with(Quirks::profile("overlay").unwrap());
         given(&mut overlay, &[file("f", 0o644)]);
         check(

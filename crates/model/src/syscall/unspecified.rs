@@ -89,13 +89,15 @@ impl Model {
         self.unspecified_transfer(&file, offset.unwrap_or(file.position), len)
     }
 
+    /// With `O_APPEND` the offset does not count, but xfs looks at its alignment all the same.
     fn unspecified_write(&self, slot: Slot, offset: Option<i64>, len: u64) -> Option<&'static str> {
         let file = self.regular(slot)?;
-        let start = match file.flags.contains(OpenFlags::O_APPEND) {
+        let end = match file.flags.contains(OpenFlags::O_APPEND) {
             true => self.volume.attr(file.ino).ok()?.size as i64,
-            false => offset.unwrap_or(file.position),
+            false => 0,
         };
-        self.unspecified_transfer(&file, start, len)
+        self.unspecified_transfer(&file, offset.unwrap_or(file.position), len)
+            .or_else(|| self.unspecified_transfer(&file, end, len))
     }
 
     /// open(2): the alignment that `O_DIRECT` needs "varies by file system and kernel version and
