@@ -32,7 +32,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Compare a file system with the reference, operation by operation
     Check(CheckArgs),
-    /// Repeat a finding or a trace and say whether it goes the same way
+    /// Repeat a finding or a trace: exit 0 if it goes the same way, 1 if not
     Replay(ReplayArgs),
     /// Look longer for a shorter way to a finding
     Shrink(ShrinkArgs),
