@@ -48,17 +48,17 @@ impl Model {
                 self.unspecified_setxattr(target, name, *value)
             }
             Op::Getxattr { name, .. } | Op::Removexattr { name, .. } => unspecified_name(name),
-            // `d_parent` of its dentry: even after rmdir the directory's inode is not freed.
-            Op::Statfs { .. } if self.has_nameless_file() => {
-                Some("the kernel also keeps the directory of an open file without a name")
+            Op::Statfs { .. } if self.has_nameless_path() => {
+                Some("a FUSE server does not hear that an O_PATH descriptor keeps the file")
             }
             _ => None,
         }
     }
 
-    fn has_nameless_file(&self) -> bool {
+    fn has_nameless_path(&self) -> bool {
         let nameless = |file: &OpenFile| self.volume.attr(file.ino).is_ok_and(|a| a.nlink == 0);
-        self.quirks().statfs_comparable && self.files.iter().any(|(_, file)| nameless(file))
+        let mut files = self.files.iter().map(|(_, file)| file);
+        self.quirks().statfs_comparable && files.any(|file| file.is_path() && nameless(file))
     }
 
     fn regular(&self, slot: Slot) -> Option<OpenFile> {
@@ -176,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn space_is_not_specified_while_an_open_file_has_no_name() {
+    fn space_is_not_specified_while_a_path_descriptor_has_no_name() {
         let mut m = model_with(Quirks { statfs_comparable: true, ..Quirks::default() });
         let statfs = Op::Statfs { target: at(".") };
-        given(&mut m, &[open(0, "f", OpenFlags::O_CREAT)]);
+        given(&mut m, &[open(0, "f", OpenFlags::O_CREAT), open(1, "f", OpenFlags::O_PATH)]);
         assert_eq!(m.unspecified(&statfs), None);
         given(&mut m, &[Op::Unlink { path: path("f") }]);
         assert!(m.unspecified(&statfs).is_some());
-        given(&mut m, &[close(0)]);
+        given(&mut m, &[close(1)]);
         assert_eq!(m.unspecified(&statfs), None);
     }
 

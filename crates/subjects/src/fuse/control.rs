@@ -61,7 +61,7 @@ fn answer_done(reply: ReplyIoctl, result: Result<(), Errno>) {
 
 fn restore(server: &Server, key: u64, discard: bool, reply: ReplyIoctl) {
     let mut state = server.shared.state();
-    if state.open_inodes().is_empty() {
+    if state.inodes_with_pages().is_empty() {
         // The kernel holds nothing that it will not ask for again: no need to wait for it.
         let result = state.restore(key, discard);
         drop(state);
@@ -118,7 +118,7 @@ pub(super) fn work(jobs: &Receiver<Job>, shared: &Arc<Shared>, notifier: &Notifi
 /// Makes the kernel write back and drop the pages of every open file. Must not be called with the
 /// state locked: writing back sends requests.
 fn invalidate_pages(shared: &Shared, notifier: &Notifier) {
-    let inodes = shared.state().open_inodes();
+    let inodes = shared.state().inodes_with_pages();
     for ino in inodes {
         // From 0, without end. An inode that the kernel has dropped meanwhile needs nothing.
         let _ = notifier.inval_inode(INodeNo(ino), 0, 0);

@@ -302,7 +302,7 @@ impl Filesystem for Server {
     }
 
     fn open(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        let result = self.state().open_file(ino.0);
+        let result = self.state().open(ino.0, true);
         match result {
             Ok(()) => reply.opened(HANDLE, FopenFlags::empty()),
             Err(e) => reply.error(errno(e)),
@@ -323,7 +323,7 @@ impl Filesystem for Server {
         let mut state = self.state();
         let result = state
             .make(&caller, parent.0, name.as_bytes(), NewNode::File, mode)
-            .and_then(|attr| state.open_file(attr.ino.0).map(|()| attr));
+            .and_then(|attr| state.open(attr.ino.0, true).map(|()| attr));
         drop(state);
         match result {
             Ok(attr) => reply.created(&TTL, &attr, GENERATION, HANDLE, FopenFlags::empty()),
@@ -403,7 +403,7 @@ impl Filesystem for Server {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        self.state().release_file(ino.0);
+        self.state().release(ino.0);
         reply.ok();
     }
 
@@ -419,9 +419,9 @@ impl Filesystem for Server {
     }
 
     fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        let result = self.state().attr(ino.0);
+        let result = self.state().open(ino.0, false);
         match result {
-            Ok(_) => reply.opened(HANDLE, FopenFlags::empty()),
+            Ok(()) => reply.opened(HANDLE, FopenFlags::empty()),
             Err(e) => reply.error(errno(e)),
         }
     }
@@ -458,6 +458,18 @@ impl Filesystem for Server {
                 break; // full: the kernel comes back with the last cookie
             }
         }
+        reply.ok();
+    }
+
+    fn releasedir(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        _flags: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.state().release(ino.0);
         reply.ok();
     }
 

@@ -1,11 +1,11 @@
 //! What the server knows: the volume, what the kernel remembers of it, and the saved states.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use fathom_core::flags::RenameFlags;
-use fathom_core::{Errno, Mode};
-use fathom_model::{Caller, Ino, NewNode, Volume, VolumeImage};
+use fathom_core::{Errno, Mode, Stamp};
+use fathom_model::{Attr, Caller, Ino, NewNode, Volume, VolumeImage};
 use fuser::FileAttr;
 
 use super::clock::Clock;
@@ -19,15 +19,26 @@ pub(super) struct State {
     /// How many references the kernel holds (`nlookup` of the protocol): one for every entry it was
     /// told of, until it forgets them. The root needs none.
     known: HashMap<Ino, u64>,
-    /// Inodes that lost their last name while the kernel knew them (open, mapped, somebody's working
-    /// directory): pinned in the volume until the kernel forgets them. Pinning these and no others
-    /// keeps saving a state free of copying.
-    orphans: BTreeSet<Ino>,
-    /// Open files by inode: who may have pages in the kernel's cache or mapped.
-    open_files: HashMap<Ino, u32>,
+    /// What somebody has open or mapped; pinned in the volume, so that it stays without a name.
+    open: HashMap<Ino, Open>,
+    /// Inodes that went while the kernel still knew them, as they last were. It forgets most of them
+    /// a moment later; but an `O_PATH` descriptor or a working directory, of which the server hears
+    /// nothing, may ask for the attributes. The volume does not wait for that: space is free as soon
+    /// as the last name and the last open file are gone.
+    ghosts: HashMap<Ino, Attr>,
     /// Saved states. No two inodes of any of them have the same number, so what the kernel knows
     /// means the same inode in all states that have it, and none in the others.
     pool: BTreeMap<u64, Volume>,
+}
+
+/// How an inode is open.
+#[derive(Debug)]
+struct Open {
+    count: u32,
+    /// The kernel may hold pages of it: it is a file.
+    has_pages: bool,
+    /// False if the present state does not have the inode.
+    pinned: bool,
 }
 
 impl State {
@@ -36,8 +47,8 @@ impl State {
             clock: Clock::starting_at(volume.clock() + 1),
             volume,
             known: HashMap::new(),
-            orphans: BTreeSet::new(),
-            open_files: HashMap::new(),
+            open: HashMap::new(),
+            ghosts: HashMap::new(),
             pool: BTreeMap::new(),
         }
     }
@@ -54,7 +65,8 @@ impl State {
     }
 
     pub(super) fn attr(&self, ino: Ino) -> Result<FileAttr, Errno> {
-        let attr = self.volume.attr(ino)?;
+        let ghost = |errno| self.ghosts.get(&ino).cloned().ok_or(errno);
+        let attr = self.volume.attr(ino).or_else(ghost)?;
         Ok(file_attr(&attr, &self.clock, self.volume.config().block_bytes))
     }
 
@@ -109,8 +121,7 @@ impl State {
         self.removing(to_dir, to, |volume| volume.rename(caller, from_dir, from, to_dir, to, flags))
     }
 
-    /// Does what may take the last name from the inode that `dir/name` names, and keeps the inode
-    /// if the kernel knows it.
+    /// Does what may take the last name from the inode that `dir/name` names.
     fn removing(
         &mut self,
         dir: Ino,
@@ -118,18 +129,21 @@ impl State {
         act: impl FnOnce(&mut Volume) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         let volume = self.volume_mut();
-        let Ok(victim) = volume.lookup(dir, name) else { return act(volume) };
-        if !self.known.contains_key(&victim) {
-            return act(&mut self.volume);
-        }
-        self.volume.pin(victim)?;
-        let result = act(&mut self.volume);
-        let nameless = self.volume.attr(victim).is_ok_and(|attr| attr.nlink == 0);
-        // It can be an orphan already: of a state that was left.
-        if !nameless || !self.orphans.insert(victim) {
-            self.volume.unpin(victim);
+        let victim = volume.lookup(dir, name).and_then(|ino| volume.attr(ino));
+        let result = act(volume);
+        if let Ok(attr) = victim {
+            self.remember(attr);
         }
         result
+    }
+
+    /// Keeps the last attributes of an inode, if it is gone and the kernel knows it.
+    fn remember(&mut self, mut attr: Attr) {
+        if self.known.contains_key(&attr.ino) && self.volume.attr(attr.ino).is_err() {
+            attr.nlink = 0;
+            attr.times.ctime = Stamp::Tick(self.volume.clock());
+            self.ghosts.insert(attr.ino, attr);
+        }
     }
 
     /// The kernel gives `count` references back.
@@ -138,37 +152,50 @@ impl State {
         *known = known.saturating_sub(count);
         if *known == 0 {
             self.known.remove(&ino);
-            if self.orphans.remove(&ino) {
-                self.volume.unpin(ino);
-            }
+            self.ghosts.remove(&ino);
         }
     }
 
-    pub(super) fn open_file(&mut self, ino: Ino) -> Result<(), Errno> {
-        self.attr(ino)?;
-        *self.open_files.entry(ino).or_default() += 1;
+    /// Somebody opens a file (which may have pages) or a directory.
+    pub(super) fn open(&mut self, ino: Ino, has_pages: bool) -> Result<(), Errno> {
+        match self.open.get_mut(&ino) {
+            Some(open) => {
+                self.volume.attr(ino)?;
+                open.count += 1;
+            }
+            None => {
+                self.volume.pin(ino)?;
+                self.open.insert(ino, Open { count: 1, has_pages, pinned: true });
+            }
+        }
         Ok(())
     }
 
-    pub(super) fn release_file(&mut self, ino: Ino) {
-        if let Some(count) = self.open_files.get_mut(&ino) {
-            *count -= 1;
-            if *count == 0 {
-                self.open_files.remove(&ino);
-            }
+    /// Somebody closes it, and has unmapped it.
+    pub(super) fn release(&mut self, ino: Ino) {
+        let Some(open) = self.open.get_mut(&ino) else { return };
+        open.count -= 1;
+        if open.count > 0 {
+            return;
+        }
+        let pinned = open.pinned;
+        self.open.remove(&ino);
+        if pinned && let Ok(attr) = self.volume.attr(ino) {
+            self.volume.unpin(ino);
+            self.remember(attr);
         }
     }
 
     /// The inodes whose contents the kernel may hold.
-    pub(super) fn open_inodes(&self) -> Vec<Ino> {
-        self.open_files.keys().copied().collect()
+    pub(super) fn inodes_with_pages(&self) -> Vec<Ino> {
+        self.open.iter().filter(|(_, open)| open.has_pages).map(|(ino, _)| *ino).collect()
     }
 
     /// What an unmount does: the kernel forgets everything without saying so.
     pub(super) fn unmounted(&mut self) {
         self.known.clear();
-        self.open_files.clear();
-        self.orphans.clear();
+        self.open.clear();
+        self.ghosts.clear();
         self.volume.remount();
     }
 }
@@ -187,9 +214,14 @@ impl State {
     /// Goes back to a saved state.
     pub(super) fn restore(&mut self, key: u64, discard: bool) -> Result<(), Errno> {
         self.volume.restore(self.pool.get(&key).ok_or(Errno::ENOENT)?);
-        // The volume has dropped the pins of inodes that the restored state does not have.
-        let volume = &self.volume;
-        self.orphans.retain(|ino| volume.attr(*ino).is_ok());
+        self.ghosts.clear();
+        for (ino, open) in &mut self.open {
+            // The volume has dropped the pins of inodes that the restored state does not have.
+            open.pinned = match open.pinned {
+                true => self.volume.attr(*ino).is_ok(),
+                false => self.volume.pin(*ino).is_ok(),
+            };
+        }
         if discard {
             self.pool.remove(&key);
         }
