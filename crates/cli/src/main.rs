@@ -1,5 +1,7 @@
 //! `fathom`: finds bugs in file systems.
 
+#![forbid(unsafe_code)]
+
 mod args;
 mod campaign;
 mod command;

@@ -8,6 +8,8 @@
 //! Beside it, [`search`] explores every state of a system that can be cloned, and [`visited`] is its
 //! memory.
 
+#![forbid(unsafe_code)]
+
 pub mod check;
 pub mod choice;
 pub mod duel;

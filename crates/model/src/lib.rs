@@ -10,6 +10,8 @@
 //! [`Model`] is both together and executes [`fathom_core::Op`]s. A clone shares everything and costs
 //! tens of nanoseconds; the digest of the visible tree is maintained incrementally.
 
+#![forbid(unsafe_code)]
+
 pub mod config;
 pub mod mutant;
 pub mod quirks;
@@ -20,4 +22,6 @@ pub use config::{Config, ConfigError};
 pub use mutant::Mutant;
 pub use quirks::Quirks;
 pub use syscall::Model;
-pub use volume::{Attr, Caller, DirEntry, Ino, NewNode, ROOT, SetTime, TreeOptions, Volume, VolumeImage};
+pub use volume::{
+    Attr, Caller, DirEntry, Ino, NewNode, ROOT, SetTime, TreeOptions, Volume, VolumeImage,
+};

@@ -51,8 +51,11 @@ impl Oracle {
     /// copy_file_range(2) may copy less than it was asked for. Where the profile allows that and the
     /// subject did so, this is what the reference has to do to stay in step.
     pub fn short_copy(&self, op: &Op, expected: &Outcome, found: &Outcome) -> Option<Op> {
-        let (&Op::CopyFileRange { from, from_offset, to, to_offset, flags, .. }, Ok(want), Ok(have)) =
-            (op, &expected.result, &found.result)
+        let (
+            &Op::CopyFileRange { from, from_offset, to, to_offset, flags, .. },
+            Ok(want),
+            Ok(have),
+        ) = (op, &expected.result, &found.result)
         else {
             return None;
         };

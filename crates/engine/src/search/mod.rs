@@ -27,6 +27,7 @@ mod judge;
 mod key;
 mod ledger;
 mod links;
+mod meeting;
 mod open;
 mod path;
 mod piece;

@@ -6,8 +6,10 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Barrier, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
+
+use super::meeting::Meeting;
 
 /// A list of items `0..items` of one kind of work.
 #[derive(Clone, Copy)]
@@ -31,7 +33,7 @@ pub(super) struct Team<'a, P> {
     work: &'a (dyn Fn(Task<P>) + Sync),
     threads: usize,
     /// All wait here before a job, and again after it.
-    barrier: Barrier,
+    meeting: Meeting,
     /// The present job; none: go home.
     job: Mutex<Option<Job<P>>>,
     /// The next item that nobody has claimed.
@@ -49,7 +51,7 @@ impl<'a, P: Copy + Send + Sync> Team<'a, P> {
         let team = Team {
             work,
             threads,
-            barrier: Barrier::new(threads),
+            meeting: Meeting::new(threads),
             job: Mutex::new(None),
             next: AtomicUsize::new(0),
             panic: Mutex::new(None),
@@ -80,9 +82,9 @@ impl<'a, P: Copy + Send + Sync> Team<'a, P> {
             self.labour(0, job);
         } else {
             *self.job.lock().unwrap_or_else(PoisonError::into_inner) = Some(job);
-            self.barrier.wait();
+            self.meeting.wait();
             self.labour(0, job);
-            self.barrier.wait();
+            self.meeting.wait();
         }
         if let Some(panic) = self.panic.lock().unwrap_or_else(PoisonError::into_inner).take() {
             resume_unwind(panic);
@@ -92,17 +94,17 @@ impl<'a, P: Copy + Send + Sync> Team<'a, P> {
 
     fn follow(&self, thread: usize) {
         loop {
-            self.barrier.wait();
+            self.meeting.wait();
             let Some(job) = *self.job.lock().unwrap_or_else(PoisonError::into_inner) else {
                 return;
             };
             self.labour(thread, job);
-            self.barrier.wait();
+            self.meeting.wait();
         }
     }
 
     /// Claims and finishes items. A panic ends the job for everybody and goes to the leader: a
-    /// thread that did not reach the barrier would block the others for ever.
+    /// thread that did not come to the meeting would block the others for ever.
     fn labour(&self, thread: usize, job: Job<P>) {
         let work = || {
             loop {
@@ -130,7 +132,7 @@ struct Dismissal<'t, 'a, P>(&'t Team<'a, P>);
 impl<P> Drop for Dismissal<'_, '_, P> {
     fn drop(&mut self) {
         *self.0.job.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.0.barrier.wait();
+        self.0.meeting.wait();
     }
 }
 
