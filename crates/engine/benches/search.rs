@@ -20,7 +20,7 @@ use puzzle::Puzzle;
 use stateright::{Checker, Model, Property};
 use two_phase::{Action, Manager, State, TwoPhase};
 
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
 
 /// 1,745,408 states (no formula is known to us; both sides must agree).
 const TWO_PHASE: TwoPhase = TwoPhase { managers: 8, symmetric: false };

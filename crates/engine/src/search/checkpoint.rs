@@ -14,11 +14,14 @@ use fathom_core::Digest;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
+use crate::visited::Visited;
+
 use super::judge::{Judge, Tallies, Tally};
 use super::ledger::Ledger;
 use super::links::{Links, Segment, put, take};
 use super::open::Span;
-use super::plan::{Checkpoints, Plan};
+use super::piece::Setting;
+use super::plan::Checkpoints;
 use super::system::System;
 
 /// The first line; the number is the version of the format.
@@ -64,26 +67,24 @@ pub(super) struct Identity {
     label: String,
     strategy: String,
     memory: String,
+    keeps_depths: bool,
     deadlock: bool,
-    /// Depths are kept for a depth-first search with a depth bound only.
-    depth_bound: bool,
     properties: Vec<String>,
 }
 
 impl Identity {
-    pub(super) fn new<S: System>(
-        strategy: &str,
-        plan: &Plan,
+    pub(super) fn new<S: System, V: Visited>(
         label: &str,
-        judge: &Judge<'_, S>,
+        strategy: &str,
+        setting: &Setting<'_, S, V>,
     ) -> Identity {
         Identity {
             label: label.to_owned(),
             strategy: strategy.to_owned(),
-            memory: plan.memory.name(),
-            deadlock: plan.deadlock,
-            depth_bound: plan.depth_max.is_some(),
-            properties: judge.names().map(str::to_owned).collect(),
+            memory: setting.plan.memory.name(),
+            keeps_depths: setting.visited.view().keeps_depths(),
+            deadlock: setting.plan.deadlock,
+            properties: setting.judge.names().map(str::to_owned).collect(),
         }
     }
 }

@@ -67,10 +67,7 @@ pub(super) fn explore<S: System, V: Visited, O: Open<S::State>>(
     };
     Team::gather(plan.threads(), &work, |team| {
         let mut explorer = Explorer {
-            system,
-            plan,
-            visited,
-            judge,
+            setting,
             pieces: &pieces,
             pieces_expanded: &pieces_expanded,
             team,
@@ -87,10 +84,7 @@ pub(super) fn explore<S: System, V: Visited, O: Open<S::State>>(
 
 /// The thread that leads the team.
 struct Explorer<'a, S: System, V, O> {
-    system: &'a S,
-    plan: &'a Plan,
-    visited: &'a Sharded<V>,
-    judge: &'a Judge<'a, S>,
+    setting: &'a Setting<'a, S, V>,
     pieces: &'a [RwLock<Piece<S>>],
     pieces_expanded: &'a AtomicUsize,
     team: &'a Team<'a, Phase>,
@@ -105,8 +99,8 @@ struct Explorer<'a, S: System, V, O> {
 
 impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
     fn run(&mut self) -> Result<Report, SearchError> {
-        let mut saver = self.plan.checkpoints.as_ref().map(|checkpoints| {
-            let identity = Identity::new(O::NAME, self.plan, &checkpoints.label, self.judge);
+        let mut saver = self.setting.plan.checkpoints.as_ref().map(|checkpoints| {
+            let identity = Identity::new(&checkpoints.label, O::NAME, self.setting);
             Saver::new(checkpoints, identity)
         });
         match &saver {
@@ -136,21 +130,22 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
 
     /// Begins with the initial states.
     fn start(&mut self) {
+        let Setting { system, plan, visited, judge } = *self.setting;
         let mut links = Segment::default();
-        let mut found: Tallies<u64> = self.judge.tallies();
+        let mut found: Tallies<u64> = judge.tallies();
         let mut states = Vec::new();
-        for (choice, state) in self.system.init().into_iter().enumerate() {
-            let key = scatter(self.system.key(&state));
-            if !self.system.within_boundary(&state)
-                || self.visited.shard(shard_of(key)).insert(key, 0) != Arrival::New
+        for (choice, state) in system.init().into_iter().enumerate() {
+            let key = scatter(system.key(&state));
+            if !system.within_boundary(&state)
+                || visited.shard(shard_of(key)).insert(key, 0) != Arrival::New
             {
                 continue;
             }
             self.ledger.key_sum = self.ledger.key_sum.wrapping_add(key);
             links.push(0, choice as u32);
-            let violated = self.judge.state(&state, links.nodes, &mut found);
+            let violated = judge.state(&state, links.nodes, &mut found);
             states.push(state);
-            if violated && self.plan.stop_at_first {
+            if violated && plan.stop_at_first {
                 self.stop = Some(Stop::Violation);
                 break;
             }
@@ -158,10 +153,10 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
         self.ledger.count(0, links.nodes);
         self.ledger.links.append(links);
         let mut news = Vec::new();
-        self.judge.merge(&mut self.ledger.found, found, |index| news.push(index), |node| node);
+        judge.merge(&mut self.ledger.found, found, |index| news.push(index), |node| node);
         self.announce(&news);
         let first = Run { depth: 0, first_node: 1, states };
-        if self.plan.depth_max == Some(0) {
+        if plan.depth_max == Some(0) {
             first.span().append(&mut self.ledger.beyond);
         } else {
             for run in cut(vec![first], RUN_STATES_MAX) {
@@ -172,9 +167,13 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
 
     /// Begins where a checkpoint ended.
     fn resume(&mut self, saver: &Saver<'_>) -> Result<(), SearchError> {
-        let (ledger, waiting) = saver.load(self.judge)?;
+        let Setting { system, plan, visited, judge } = *self.setting;
+        let (ledger, waiting) = saver.load(judge)?;
         self.ledger = ledger;
-        let depth_max = self.plan.depth_max.unwrap_or(u32::MAX);
+        let depth_max = plan.depth_max.unwrap_or(u32::MAX);
+        if self.ledger.depth() > depth_max as usize {
+            return Err(SearchError::Plan("the checkpoint is already deeper than the depth bound"));
+        }
         let unfinished = std::mem::take(&mut self.ledger.unfinished);
         let beyond = std::mem::take(&mut self.ledger.beyond);
         let (open, beyond) = unfinished
@@ -183,19 +182,19 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
             .chain(beyond)
             .partition::<Vec<Span>, _>(|span| span.depth < depth_max);
         beyond.into_iter().for_each(|span| span.append(&mut self.ledger.beyond));
-        let runs = rebuild(self.system, self.visited, &self.ledger, &open);
+        let runs = rebuild(system, visited, &self.ledger, &open);
         for run in runs.ok_or_else(|| saver.changed())? {
             self.open.push(run);
         }
-        if self.plan.stop_at_first && self.judge.any_violation(&self.ledger.found) {
+        if plan.stop_at_first && judge.any_violation(&self.ledger.found) {
             self.stop = Some(Stop::Violation);
         }
         Ok(())
     }
 
     fn check_bounds(&mut self) -> Option<Stop> {
-        let (ledger, visited, open) = (&self.ledger, self.visited, &self.open);
-        self.clock.check(self.plan, self.observer, || Progress {
+        let (ledger, visited, open) = (&self.ledger, self.setting.visited, &self.open);
+        self.clock.check(self.setting.plan, self.observer, || Progress {
             states: ledger.states,
             transitions: ledger.transitions,
             depth: ledger.depth(),
@@ -214,6 +213,7 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
         let size = if whole { RUN_STATES_MAX } else { states.div_ceil(PIECES_WANTED) };
         let runs = cut(batch, size.min(RUN_STATES_MAX));
         let loaded = runs.len();
+        assert!(loaded <= self.pieces.len(), "a piece for each of {loaded} runs");
         for (piece, run) in self.pieces.iter().zip(runs) {
             write(piece).load(run);
         }
@@ -237,12 +237,12 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
     /// When to look at the bounds again.
     fn deadline(&self, now: Instant) -> Instant {
         let soon = now + PROGRESS_EVERY;
-        self.plan.time_max.map_or(soon, |max| soon.min(self.clock.started + max))
+        self.setting.plan.time_max.map_or(soon, |max| soon.min(self.clock.started + max))
     }
 
     /// Tells each piece how many new states it may keep: the bound on states, in order.
     fn divide_room(&self, pieces: usize) {
-        let Some(max) = self.plan.states_max else { return };
+        let Some(max) = self.setting.plan.states_max else { return };
         let mut room = max.saturating_sub(self.ledger.states);
         for piece in &self.pieces[..pieces] {
             let mut piece = write(piece);
@@ -254,13 +254,14 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
     /// Takes over what a piece harvested. Pieces come in order; after one that halted, the search is
     /// over and the parents of the others are not explored.
     fn merge(&mut self, piece: &mut Piece<S>) {
-        let (span, harvest) = (piece.span(), piece.take_harvest(self.judge));
+        let (span, harvest) = (piece.span(), piece.take_harvest(self.setting.judge));
         if self.stop.is_some() {
             span.append(&mut self.ledger.unfinished);
             return;
         }
         let mut news = Vec::new();
-        let (runs, halt) = self.ledger.add(span, harvest, self.judge, |index| news.push(index));
+        let (runs, halt) =
+            self.ledger.add(span, harvest, self.setting.judge, |index| news.push(index));
         for run in runs {
             if let Some(spare) = self.open.push(run) {
                 piece.recycle(spare);
@@ -276,18 +277,20 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
             let tally = &self.ledger.found.0[index];
             let Some(node) = tally.first else { continue };
             let path = self.ledger.links.path(node);
-            self.observer.discovery(&self.judge.discovery(index, path, tally.count));
+            self.observer.discovery(&self.setting.judge.discovery(index, path, tally.count));
         }
     }
 
     /// States that are not explored because they are too deep. (Not `beyond`: a depth-first search
     /// may have met some of those again, closer.)
     fn states_at_bound(&self) -> u64 {
-        let at_bound = self.plan.depth_max.map(|max| self.ledger.states_by_depth.get(max as usize));
+        let at_bound =
+            self.setting.plan.depth_max.map(|max| self.ledger.states_by_depth.get(max as usize));
         at_bound.flatten().copied().unwrap_or(0)
     }
 
     fn report(&self, stop: Stop) -> Report {
+        let Setting { visited, judge, .. } = *self.setting;
         let ledger = &self.ledger;
         let waiting = self.open.runs().map(|run| run.states.len() as u64);
         let unfinished = ledger.unfinished.iter().map(|span| span.nodes);
@@ -297,10 +300,10 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
             transitions: ledger.transitions,
             states_by_depth: ledger.states_by_depth.clone(),
             states_open: waiting.chain(unfinished).sum::<u64>() + self.states_at_bound(),
-            discoveries: self.judge.discoveries(&ledger.found, |node| ledger.links.path(*node)),
-            never: self.judge.never(&ledger.found),
-            omitted: self.visited.omitted(),
-            visited_bytes: self.visited.bytes(),
+            discoveries: judge.discoveries(&ledger.found, |node| ledger.links.path(*node)),
+            never: judge.never(&ledger.found),
+            omitted: visited.omitted(),
+            visited_bytes: visited.bytes(),
             links_bytes: ledger.links.bytes(),
             elapsed: self.clock.started.elapsed(),
         }

@@ -1,7 +1,40 @@
 //! The explicit-state search: every state that a cloneable system can reach, judged.
 //!
-//! A [`System`] is five small functions. [`search`] explores it by a [`Strategy`] within the bounds
-//! of a [`Plan`], tells an [`Observer`] how it goes, and returns a [`Report`].
+//! A [`System`] is four small functions and its properties. [`search`] explores it by a [`Strategy`]
+//! within the bounds of a [`Plan`], tells an [`Observer`] how it goes, and returns a [`Report`].
+//!
+//! ```
+//! use fathom_engine::search::{Plan, Property, Strategy, System, Unobserved, search};
+//!
+//! /// A number that can be doubled or increased.
+//! struct Calculator;
+//!
+//! impl System for Calculator {
+//!     type State = u64;
+//!     type Action = char;
+//!
+//!     fn init(&self) -> Vec<u64> {
+//!         vec![1]
+//!     }
+//!     fn actions(&self, _: &u64, actions: &mut Vec<char>) {
+//!         actions.extend(['+', '*']);
+//!     }
+//!     fn next(&self, number: &u64, action: &char) -> Option<u64> {
+//!         Some(if *action == '+' { number + 1 } else { number * 2 })
+//!     }
+//!     fn key(&self, number: &u64) -> u128 {
+//!         (*number).into()
+//!     }
+//!     fn properties(&self) -> Vec<Property<Calculator>> {
+//!         vec![Property::always("is not 100", |_, number| *number != 100)]
+//!     }
+//! }
+//!
+//! let report = search(&Calculator, &Strategy::Bfs, &Plan::default(), &mut Unobserved)?;
+//! let trace = report.discoveries[0].path.trace(&Calculator).expect("its own path");
+//! assert_eq!(trace.actions().collect::<String>(), "++***+**");
+//! # Ok::<(), fathom_engine::search::SearchError>(())
+//! ```
 //!
 //! # The same result for any number of threads
 //!

@@ -58,13 +58,22 @@ fn a_deeper_bound_goes_on_where_the_last_one_ended() {
     let path = directory.path().join("checkpoint");
     for strategy in [Strategy::Bfs, Strategy::Dfs] {
         let graph = RandomGraph { vague: false, ..graph() };
-        for depth_max in [2, 5, 6, 30] {
-            let plan = Plan { depth_max: Some(depth_max), ..everything() };
-            let resumed = run(&graph, &strategy, &with_file(&plan, &path, depth_max > 2));
+        // Without any bound, a depth-first search keeps no depths: that is another search.
+        let last = if strategy == Strategy::Bfs { None } else { Some(30) };
+        for (round, depth_max) in [Some(2), Some(5), Some(6), last].into_iter().enumerate() {
+            let plan = Plan { depth_max, ..everything() };
+            let resumed = run(&graph, &strategy, &with_file(&plan, &path, round > 0));
             let whole = run(&graph, &strategy, &plan);
-            assert_eq!(resumed.states_by_depth, whole.states_by_depth, "{strategy:?} {depth_max}");
+            assert_eq!(
+                resumed.states_by_depth, whole.states_by_depth,
+                "{strategy:?} {depth_max:?}"
+            );
             assert_eq!(resumed.stop, whole.stop);
         }
+        let shallower = Plan { depth_max: Some(3), ..everything() };
+        let refused =
+            search(&graph, &strategy, &with_file(&shallower, &path, true), &mut Unobserved);
+        assert!(matches!(refused, Err(SearchError::Plan(_))), "{refused:?}");
     }
 }
 
