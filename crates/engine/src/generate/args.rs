@@ -56,8 +56,8 @@ impl Generator {
         let usual = [0o644, 0o755, 0o600, 0o700, 0o777, 0o666];
         let mut mode = match self.choices.below(10) {
             0..6 => *self.choices.pick(&usual),
-            6 | 7 => self.choices.below(0o10000) as u32,
-            8 => *self.choices.pick(&[0o4755, 0o2755, 0o6711, 0o2775, 0o1777, 0o2644]),
+            6 => self.choices.below(0o10000) as u32,
+            7 | 8 => *self.choices.pick(&[0o4755, 0o2755, 0o6711, 0o2775, 0o1777, 0o2644]),
             _ => 0,
         };
         if !self.capabilities.contains(&Capability::Identity) {

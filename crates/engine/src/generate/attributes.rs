@@ -1,19 +1,27 @@
 //! Operations on attributes: modes, owners, times, extended attributes, and who asks.
 
 use fathom_core::flags::{AccessMode, XattrFlags};
-use fathom_core::{Capability, FsBytes, Op, Target, TimeArg};
+use fathom_core::{Capability, FsBytes, Kind, Mode, Op, Target, TimeArg};
 
 use super::Generator;
 use super::args::IDS;
 
 impl Generator {
     pub(super) fn chmod(&mut self) -> Op {
+        // The special bits of directories decide about what is made in them.
+        if !self.odd && self.choices.percent(30) {
+            let mode = Mode(*self.choices.pick(&[0o2777, 0o1777, 0o3775, 0o2755, 0o755]));
+            return Op::Chmod { target: Target::Path(self.existing(&[Kind::Dir])), mode };
+        }
         Op::Chmod { target: self.target(), mode: self.mode() }
     }
 
     pub(super) fn chown(&mut self) -> Op {
         let mut id = || self.choices.percent(75).then(|| *self.choices.pick(&IDS));
         let (uid, gid) = (id(), id());
+        if !self.odd && self.choices.percent(30) {
+            return Op::Chown { target: Target::Path(self.existing(&[Kind::Dir])), uid, gid };
+        }
         Op::Chown { target: self.target(), uid, gid }
     }
 
@@ -38,11 +46,13 @@ impl Generator {
     }
 
     pub(super) fn setxattr(&mut self) -> Op {
-        let flags = self.flags(&[(XattrFlags::XATTR_CREATE, 15), (XattrFlags::XATTR_REPLACE, 15)]);
+        let flags = self.flags(&[(XattrFlags::XATTR_CREATE, 20), (XattrFlags::XATTR_REPLACE, 25)]);
         let too_long = self.odd && self.choices.percent(5);
         let len = if too_long { 65537 } else { self.size(self.config.data.xattr_bytes_max) };
-        let name = self.xattr_name();
-        Op::Setxattr { target: self.target(), name, value: self.pattern(len), flags }
+        let replace = self.choices.percent(30);
+        let (target, name) =
+            if replace { self.xattr() } else { (self.target(), self.xattr_name()) };
+        Op::Setxattr { target, name, value: self.pattern(len), flags }
     }
 
     pub(super) fn getxattr(&mut self) -> Op {

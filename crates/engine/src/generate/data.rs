@@ -44,12 +44,12 @@ impl Generator {
         let access = self.choices.weighted(&[(O::empty(), 3), (O::O_WRONLY, 2), (O::O_RDWR, 6)]);
         let mut flags = access | self.flags(OPEN_FLAGS);
         let path = match self.choices.below(20) {
-            0..9 => self.existing(&[Kind::File]),
-            9..14 => {
+            0..8 => self.existing(&[Kind::File]),
+            8..13 => {
                 flags |= O::O_CREAT;
                 self.fresh(Kind::File)
             }
-            14..17 => {
+            13..17 => {
                 flags = (flags - O::O_WRONLY - O::O_RDWR - O::O_TRUNC) | O::O_DIRECTORY;
                 self.existing(&[Kind::Dir])
             }
@@ -97,9 +97,14 @@ impl Generator {
     pub(super) fn lseek(&mut self) -> Op {
         use Whence::{Cur, Data, End, Hole, Set};
         let whence = self.choices.weighted(&[(Set, 6), (Cur, 3), (End, 3), (Data, 4), (Hole, 4)]);
-        let back = matches!(whence, Cur | End) && self.choices.percent(40);
+        let back = self.choices.percent(40);
         let offset = self.offset();
-        let offset = if back { offset.wrapping_neg() } else { offset };
+        let offset = match whence {
+            Cur | End if back => offset.wrapping_neg(),
+            // Most files are small, and behind their end there is nothing to seek.
+            Data | Hole if self.choices.percent(50) => self.size(4096) as i64,
+            _ => offset,
+        };
         Op::Lseek { slot: self.readable_slot(), offset, whence }
     }
 

@@ -22,7 +22,7 @@ mod view;
 use std::collections::BTreeSet;
 
 use fathom_core::flags::{Access, OpenFlags};
-use fathom_core::{Capability, Kind, Op, Outcome, Payload, Slot, Target};
+use fathom_core::{Capability, FsPath, Kind, Op, Outcome, Payload, Slot, Target};
 use fathom_model::Model;
 
 pub use config::{Call, Config, ConfigError, DEFAULT_TOML};
@@ -34,8 +34,10 @@ use crate::choice::Choices;
 const REFUSED_MAX: u32 = 10_000;
 
 /// What the generator knows of an open file.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct OpenSlot {
+    /// Where it was when it was opened.
+    path: FsPath,
     kind: Kind,
     readable: bool,
     writable: bool,
@@ -109,7 +111,9 @@ impl Generator {
     pub fn note(&mut self, op: &Op, answer: &Outcome, model: &Model) {
         match op {
             // Opening closes what the slot held, even if it fails then.
-            Op::Open { slot, flags, .. } => self.set_slot(*slot, open_slot(model, *slot, *flags)),
+            Op::Open { slot, path, flags, .. } => {
+                self.set_slot(*slot, open_slot(model, *slot, path, *flags));
+            }
             Op::Close { slot } if answer.result.is_ok() => self.set_slot(*slot, None),
             Op::Remount => self.slots.fill(None),
             _ => {}
@@ -226,13 +230,14 @@ fn without_waiting(mut op: Op, model: &Model) -> Op {
     op
 }
 
-/// What the reference holds open in `slot`, opened with `flags`.
-fn open_slot(model: &Model, slot: Slot, flags: OpenFlags) -> Option<OpenSlot> {
+/// What the reference holds open in `slot`, opened as `path` with `flags`.
+fn open_slot(model: &Model, slot: Slot, path: &FsPath, flags: OpenFlags) -> Option<OpenSlot> {
     let stat = model.clone().execute(&Op::Stat { target: Target::Slot(slot) });
     let Payload::Stat(stat) = stat.payload else { return None };
     let usable = !flags.contains(OpenFlags::O_PATH);
     let access = flags.access();
     Some(OpenSlot {
+        path: path.clone(),
         kind: Kind::of_mode(stat.mode.0)?,
         readable: usable && matches!(access, Access::Read | Access::ReadWrite),
         writable: usable && matches!(access, Access::Write | Access::ReadWrite),

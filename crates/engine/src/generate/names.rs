@@ -1,7 +1,7 @@
 //! Operations on names: making, removing, moving.
 
 use fathom_core::flags::RenameFlags as R;
-use fathom_core::{Capability, Kind, Mode, Op};
+use fathom_core::{Capability, FsPath, Kind, Mode, Op};
 
 use super::Generator;
 
@@ -16,6 +16,11 @@ impl Generator {
 
     pub(super) fn unlink(&mut self) -> Op {
         let kinds = [Kind::File, Kind::Symlink, Kind::Fifo, Kind::Socket, Kind::Char, Kind::Block];
+        // What is open lives on without a name.
+        let open: Vec<FsPath> = self.slots.iter().flatten().map(|open| open.path.clone()).collect();
+        if !open.is_empty() && self.choices.percent(20) {
+            return Op::Unlink { path: self.choices.pick(&open).clone() };
+        }
         Op::Unlink { path: self.existing(&kinds) }
     }
 
