@@ -1,4 +1,5 @@
 //! Mounting RefFS: what goes wrong before, what programs see, what is left after.
+#![allow(unsafe_code, reason = "a call that the standard library lacks")]
 
 mod common;
 
@@ -192,6 +193,20 @@ fn times_are_real_ordered_and_settable() {
         assert_eq!((atime, mtime), (time, time));
         assert!(ctime > 1_600_000_000);
     }
+    // POSIX: O_TRUNC and ftruncate mark the times even of an empty file, truncate(2) does not.
+    let f0 = mounted.path("f0");
+    let marked = |change: &dyn Fn()| {
+        fs::write(&f0, "").unwrap();
+        set((5, 5), (5, 5));
+        change();
+        fs::metadata(&f0).unwrap().mtime() != 5
+    };
+    assert!(marked(&|| drop(File::create(&f0).unwrap())));
+    assert!(marked(&|| OpenOptions::new().write(true).open(&f0).unwrap().set_len(0).unwrap()));
+    let path = std::ffi::CString::new(f0.to_str().unwrap()).unwrap();
+    // SAFETY: the path is NUL-terminated.
+    assert!(!marked(&|| assert_eq!(unsafe { libc::truncate(path.as_ptr(), 0) }, 0)));
+    set((0, 0), (0, 0));
     assert_eq!(set((5, 5), omit).1, (0, 0));
     let (atime, mtime, _) = set(omit, now);
     assert_eq!(atime, (5, 5));
@@ -264,7 +279,7 @@ fn setuid_and_setgid_go_when_others_change_the_file() {
     let write = "printf x >>f";
     let truncate = "truncate -s 3 f";
     let allocate = "fallocate -l 100000 f";
-    for change in [write, truncate, allocate, "printf y 1<>f"] {
+    for change in [write, truncate, allocate, "printf y 1<>f", ": >f"] {
         assert_eq!(mode_after(0o6777, change, &root), 0o6777, "{change} by root");
         assert_eq!(mode_after(0o6777, change, &nobody), 0o0777, "{change} by nobody");
         // Without execution by the group setgid stays, but only for somebody of the group.

@@ -48,6 +48,7 @@
 
 mod attach;
 mod caller;
+mod change;
 mod clock;
 mod control;
 mod convert;

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use fathom_core::flags::{FallocateMode, RenameFlags, XattrFlags};
 use fathom_core::{Errno, FsBytes, Kind, Mode};
-use fathom_model::{DirEntry, Ino, NewNode, Volume};
+use fathom_model::{DirEntry, NewNode, Volume};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, Filesystem, FopenFlags, Generation,
     INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyCreate,
@@ -23,8 +23,9 @@ use fuser::{
 };
 
 use super::caller;
+use super::change::{Change, truncate};
 use super::control::{self, Job};
-use super::convert::{errno, file_type, new_node, set_time};
+use super::convert::{errno, file_type, new_node};
 use super::state::State;
 
 /// How long the kernel may believe what it was told: not at all. See the module documentation of
@@ -70,44 +71,6 @@ impl Server {
     fn state(&self) -> MutexGuard<'_, State> {
         self.shared.state()
     }
-
-    /// Owner, mode, size and times, in the order in which a failure leaves the least behind.
-    fn change_attributes(&self, req: &Request, ino: Ino, change: &Change) -> Result<(), Errno> {
-        let mut state = self.state();
-        let volume = state.volume_mut();
-        let is_dir = volume.attr(ino)?.kind == Kind::Dir;
-        if let Some(size) = change.size {
-            volume.truncate(ino, size)?;
-        }
-        // FATTR_KILL_SUIDGID, which fuser does not hand on: the kernel sets it for every change of
-        // owner except a directory's, and for truncation without CAP_FSETID (fuse_do_setattr,
-        // fs/fuse/dir.c). What it makes of `chown` to neither user nor group, a request without any
-        // change, is ignored: it comes from whoever asks, without a check of permissions.
-        let chowned = change.uid.is_some() || change.gid.is_some();
-        if !is_dir && (chowned || (change.size.is_some() && !caller::is_privileged(req))) {
-            caller::kill_privileges(volume, req, ino)?;
-        }
-        if chowned {
-            volume.chown(ino, change.uid, change.gid)?;
-        }
-        if let Some(mode) = change.mode {
-            volume.chmod(ino, Mode(mode & 0o7777))?;
-        }
-        if change.atime.is_some() || change.mtime.is_some() {
-            volume.set_times(ino, change.atime.map(set_time), change.mtime.map(set_time))?;
-        }
-        Ok(())
-    }
-}
-
-/// The arguments of `setattr` that Linux uses.
-struct Change {
-    mode: Option<u32>,
-    uid: Option<u32>,
-    gid: Option<u32>,
-    size: Option<u64>,
-    atime: Option<TimeOrNow>,
-    mtime: Option<TimeOrNow>,
 }
 
 /// Entries looked up for one READDIR: as many as fit into the 32 KiB that C libraries ask for.
@@ -152,12 +115,19 @@ fn xattr_name(name: &OsStr) -> Result<&[u8], Errno> {
 
 impl Filesystem for Server {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Wanted where the kernel has them: lookups and readdirs of one directory side by side; and
-        // deciding about setuid bits ourselves, without which the kernel asks for the attribute
-        // security.capability before every single write.
-        for wanted in [InitFlags::FUSE_PARALLEL_DIROPS, InitFlags::FUSE_HANDLE_KILLPRIV_V2] {
-            // An older kernel is no reason to fail: it then clears setuid bits by itself.
-            let _ = config.add_capabilities(wanted);
+        // Wanted where the kernel has them (an older one is no reason to fail):
+        let wanted = [
+            // Lookups and readdirs of one directory side by side.
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            // O_TRUNC comes with OPEN. As a request of its own it would look like truncate(2), which
+            // leaves the times of an empty file alone.
+            InitFlags::FUSE_ATOMIC_O_TRUNC,
+            // We clear setuid bits. Otherwise the kernel does, but it then asks for the attribute
+            // security.capability before every single write.
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+        ];
+        for capability in wanted {
+            let _ = config.add_capabilities(capability);
         }
         Ok(())
     }
@@ -194,16 +164,17 @@ impl Filesystem for Server {
         atime: Option<TimeOrNow>,
         mtime: Option<TimeOrNow>,
         _ctime: Option<SystemTime>,
-        _fh: Option<FileHandle>,
+        fh: Option<FileHandle>,
         _crtime: Option<SystemTime>,
         _chgtime: Option<SystemTime>,
         _bkuptime: Option<SystemTime>,
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let change = Change { mode, uid, gid, size, atime, mtime };
-        let result =
-            self.change_attributes(req, ino.0, &change).and_then(|()| self.state().attr(ino.0));
+        let change = Change { mode, uid, gid, size, atime, mtime, has_handle: fh.is_some() };
+        let mut state = self.state();
+        let result = change.apply(state.volume_mut(), req, ino.0).and_then(|()| state.attr(ino.0));
+        drop(state);
         match result {
             Ok(attr) => reply.attr(&TTL, &attr),
             Err(e) => reply.error(errno(e)),
@@ -301,8 +272,14 @@ impl Filesystem for Server {
         answer_entry(reply, result);
     }
 
-    fn open(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        let result = self.state().open(ino.0, true);
+    fn open(&self, req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let mut state = self.state();
+        let mut result = Ok(());
+        if flags.0 & libc::O_TRUNC != 0 {
+            result = truncate(state.volume_mut(), req, ino.0, 0, true);
+        }
+        let result = result.and_then(|()| state.open(ino.0, true));
+        drop(state);
         match result {
             Ok(()) => reply.opened(HANDLE, FopenFlags::empty()),
             Err(e) => reply.error(errno(e)),

@@ -1,0 +1,65 @@
+//! `setattr`: one request for what are many calls, and what the kernel does not say in it.
+
+use fathom_core::{Errno, Kind, Mode};
+use fathom_model::{Ino, SetTime, Volume};
+use fuser::{Request, TimeOrNow};
+
+use super::caller;
+use super::convert::set_time;
+
+/// The arguments of `setattr` that Linux uses.
+pub(super) struct Change {
+    pub(super) mode: Option<u32>,
+    pub(super) uid: Option<u32>,
+    pub(super) gid: Option<u32>,
+    pub(super) size: Option<u64>,
+    pub(super) atime: Option<TimeOrNow>,
+    pub(super) mtime: Option<TimeOrNow>,
+    /// The file is named by a descriptor.
+    pub(super) has_handle: bool,
+}
+
+impl Change {
+    /// Makes the change. The size, which alone can fail, comes first.
+    pub(super) fn apply(&self, volume: &mut Volume, req: &Request, ino: Ino) -> Result<(), Errno> {
+        let is_dir = volume.attr(ino)?.kind == Kind::Dir;
+        if let Some(size) = self.size {
+            // With a handle it is ftruncate(2), which sets the times in any case (do_ftruncate,
+            // fs/open.c, asks for ATTR_MTIME), but leaves that to us (update_mtime, fs/fuse/dir.c).
+            truncate(volume, req, ino, size, self.has_handle)?;
+        }
+        if self.uid.is_some() || self.gid.is_some() {
+            // FATTR_KILL_SUIDGID, which fuser does not hand on: the kernel sets it for every change
+            // of owner except a directory's (fuse_do_setattr, fs/fuse/dir.c). What it makes of
+            // `chown` to neither user nor group, a request without any change, is ignored: it comes
+            // from whoever asks, without a check of permissions.
+            if !is_dir {
+                caller::kill_privileges(volume, req, ino)?;
+            }
+            volume.chown(ino, self.uid, self.gid)?;
+        }
+        if let Some(mode) = self.mode {
+            volume.chmod(ino, Mode(mode & 0o7777))?;
+        }
+        if self.atime.is_some() || self.mtime.is_some() {
+            volume.set_times(ino, self.atime.map(set_time), self.mtime.map(set_time))?;
+        }
+        Ok(())
+    }
+}
+
+/// Truncates, with what that does to setuid bits, and to times even if the size stays.
+pub(super) fn truncate(
+    volume: &mut Volume,
+    req: &Request,
+    ino: Ino,
+    size: u64,
+    sets_times: bool,
+) -> Result<(), Errno> {
+    let changes = volume.attr(ino)?.size != size;
+    volume.truncate(ino, size)?;
+    if sets_times && !changes {
+        volume.set_times(ino, None, Some(SetTime::Now))?;
+    }
+    caller::kill_privileges_unless_privileged(volume, req, ino)
+}
