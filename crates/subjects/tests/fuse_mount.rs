@@ -160,6 +160,15 @@ fn an_unlinked_file_lives_while_it_is_open() {
     for gone in [dir_path, file_path] {
         assert_eq!(gone.metadata().unwrap().nlink(), 0);
     }
+    let fifo = mounted.path("fifo");
+    rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let held = OpenOptions::new().read(true).write(true).open(&fifo).unwrap();
+    fs::remove_file(&fifo).unwrap();
+    held.set_permissions(PermissionsExt::from_mode(0o640)).unwrap();
+    std::os::unix::fs::fchown(&held, Some(7), None).unwrap();
+    let meta = held.metadata().unwrap();
+    assert_eq!((meta.mode() & 0o7777, meta.uid(), meta.nlink()), (0o640, 7, 0));
+    assert_eq!(used(), 1);
 }
 
 #[test]

@@ -48,17 +48,19 @@ impl Model {
                 self.unspecified_setxattr(target, name, *value)
             }
             Op::Getxattr { name, .. } | Op::Removexattr { name, .. } => unspecified_name(name),
-            Op::Statfs { .. } if self.has_nameless_path() => {
-                Some("a FUSE server does not hear that an O_PATH descriptor keeps the file")
-            }
+            Op::Statfs { .. } if self.holds_secretly() => Some(
+                "a FUSE server does not hear of O_PATH and open FIFOs, which keep their inodes",
+            ),
             _ => None,
         }
     }
 
-    fn has_nameless_path(&self) -> bool {
-        let nameless = |file: &OpenFile| self.volume.attr(file.ino).is_ok_and(|a| a.nlink == 0);
-        let mut files = self.files.iter().map(|(_, file)| file);
-        self.quirks().statfs_comparable && files.any(|file| file.is_path() && nameless(file))
+    fn holds_secretly(&self) -> bool {
+        let secret = |file: &OpenFile| {
+            let is_told = !file.is_path() && matches!(file.kind, Kind::File | Kind::Dir);
+            !is_told && self.volume.attr(file.ino).is_ok_and(|attr| attr.nlink == 0)
+        };
+        self.quirks().statfs_comparable && self.files.iter().any(|(_, file)| secret(file))
     }
 
     fn regular(&self, slot: Slot) -> Option<OpenFile> {

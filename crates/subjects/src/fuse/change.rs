@@ -1,7 +1,7 @@
 //! `setattr`: one request for what are many calls, and what the kernel does not say in it.
 
-use fathom_core::{Errno, Kind, Mode};
-use fathom_model::{Ino, SetTime, Volume};
+use fathom_core::{Errno, Kind, Mode, Stamp};
+use fathom_model::{Attr, Ino, SetTime, Volume};
 use fuser::{Request, TimeOrNow};
 
 use super::caller;
@@ -45,6 +45,24 @@ impl Change {
             volume.set_times(ino, self.atime.map(set_time), self.mtime.map(set_time))?;
         }
         Ok(())
+    }
+
+    /// Makes the change to an inode of which only the attributes are left, see
+    /// [`super::state::State`]. It is not an open file: of those the size could change too.
+    pub(super) fn apply_to_ghost(&self, attr: &mut Attr, now: Stamp) {
+        let stamp = |time: TimeOrNow| match set_time(time) {
+            SetTime::Now => now,
+            SetTime::At { sec, nsec } => Stamp::At { sec, nsec },
+        };
+        if attr.kind != Kind::Dir && (self.uid.is_some() || self.gid.is_some()) {
+            attr.mode.0 &= !(Mode::S_ISUID | Mode::S_ISGID);
+        }
+        attr.uid = self.uid.unwrap_or(attr.uid);
+        attr.gid = self.gid.unwrap_or(attr.gid);
+        attr.mode = self.mode.map_or(attr.mode, |mode| Mode(mode & 0o7777));
+        attr.times.atime = self.atime.map_or(attr.times.atime, stamp);
+        attr.times.mtime = self.mtime.map_or(attr.times.mtime, stamp);
+        attr.times.ctime = now;
     }
 }
 

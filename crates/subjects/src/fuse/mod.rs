@@ -31,8 +31,9 @@
 //! * `chown` to neither user nor group, which elsewhere clears setuid: the server sees a request
 //!   without a change, from anybody, and ignores it.
 //! * `syncfs` and `sync` are not passed on; nothing here needs them.
-//! * `O_PATH` descriptors and working directories: the server does not hear of them. They do not keep
-//!   a file or directory that is removed; `stat` still works on it, anything else is `ESTALE`.
+//! * `O_PATH` descriptors, working directories, open FIFOs and devices: the server does not hear of
+//!   them. They do not keep what is removed; its attributes can still be read and set, anything else
+//!   is `ESTALE`.
 //! * Access times: a read that is answered from the page cache is not seen.
 //!
 //! # Going back with files open

@@ -173,7 +173,14 @@ impl Filesystem for Server {
     ) {
         let change = Change { mode, uid, gid, size, atime, mtime, has_handle: fh.is_some() };
         let mut state = self.state();
-        let result = change.apply(state.volume_mut(), req, ino.0).and_then(|()| state.attr(ino.0));
+        let result = match state.ghost_mut(ino.0) {
+            Some((attr, now)) => {
+                change.apply_to_ghost(attr, now);
+                Ok(())
+            }
+            None => change.apply(state.volume_mut(), req, ino.0),
+        };
+        let result = result.and_then(|()| state.attr(ino.0));
         drop(state);
         match result {
             Ok(attr) => reply.attr(&TTL, &attr),

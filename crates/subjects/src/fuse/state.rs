@@ -22,9 +22,9 @@ pub(super) struct State {
     /// What somebody has open or mapped; pinned in the volume, so that it stays without a name.
     open: HashMap<Ino, Open>,
     /// Inodes that went while the kernel still knew them, as they last were. It forgets most of them
-    /// a moment later; but an `O_PATH` descriptor or a working directory, of which the server hears
-    /// nothing, may ask for the attributes. The volume does not wait for that: space is free as soon
-    /// as the last name and the last open file are gone.
+    /// a moment later; but an `O_PATH` descriptor, a working directory or an open FIFO, of which the
+    /// server hears nothing, may ask for the attributes. The volume does not wait for that: space is
+    /// free as soon as the last name and the last open file are gone.
     ghosts: HashMap<Ino, Attr>,
     /// Saved states. No two inodes of any of them have the same number, so what the kernel knows
     /// means the same inode in all states that have it, and none in the others.
@@ -144,6 +144,12 @@ impl State {
             attr.times.ctime = Stamp::Tick(self.volume.clock());
             self.ghosts.insert(attr.ino, attr);
         }
+    }
+
+    /// The attributes of an inode that is gone, for changing them now.
+    pub(super) fn ghost_mut(&mut self, ino: Ino) -> Option<(&mut Attr, Stamp)> {
+        let now = Stamp::Tick(self.volume.clock());
+        self.ghosts.get_mut(&ino).map(|attr| (attr, now))
     }
 
     /// The kernel gives `count` references back.
