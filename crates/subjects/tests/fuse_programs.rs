@@ -161,13 +161,10 @@ fn archives_come_back_as_they_were() {
     assert_eq!(fs::read_dir(mounted.path()).unwrap().count(), 0);
 }
 
-/// Takes minutes: `FATHOM_SLOW_TESTS=1`.
+/// Takes two minutes: the longest test of all, and the one that uses the mount most.
 #[test]
 fn cargo_builds_and_tests_this_project() {
     let test = "cargo_builds_and_tests_this_project";
-    if std::env::var_os("FATHOM_SLOW_TESTS").is_none() {
-        return skip(test, "takes minutes; set FATHOM_SLOW_TESTS=1");
-    }
     let Some(mounted) = Mounted::new(test, "cargo") else { return };
     let mut command = Command::new("cargo");
     command.args(["test", "-p", "fathom-core"]).current_dir(workspace());

@@ -41,6 +41,11 @@ impl Model {
             }
             Op::Lseek { slot, offset, whence } => self.unspecified_seek(*slot, *offset, *whence),
             Op::Fallocate { slot, .. } => self.unspecified_fallocate(*slot),
+            Op::CopyFileRange { from, to, .. } if self.is_direct(*from) || self.is_direct(*to) => {
+                Some(
+                    "the pieces in which the kernel copies need not have the alignment of O_DIRECT",
+                )
+            }
             Op::CopyFileRange { from, from_offset, to, to_offset, len, .. } => self
                 .unspecified_read(*from, *from_offset, *len)
                 .or_else(|| self.unspecified_write(*to, *to_offset, *len)),
@@ -65,6 +70,11 @@ impl Model {
 
     fn regular(&self, slot: Slot) -> Option<OpenFile> {
         self.file(slot).ok().filter(|file| file.kind == Kind::File)
+    }
+
+    fn is_direct(&self, slot: Slot) -> bool {
+        self.quirks().direct_align_bytes > 1
+            && self.regular(slot).is_some_and(|file| file.flags.contains(OpenFlags::O_DIRECT))
     }
 
     fn writes_fifo(&self, slot: Slot) -> bool {
@@ -175,6 +185,25 @@ mod tests {
             mkdir("d", 0o755),
         ];
         assert!(ops.iter().all(|op| m.unspecified(op).is_none()));
+    }
+
+    #[test]
+    fn copies_to_and_from_direct_files_are_not_specified() {
+        let mut m = model_with(Quirks::profile("ext4").unwrap());
+        let file = OpenFlags::O_CREAT | OpenFlags::O_RDWR;
+        given(&mut m, &[open(0, "f", file), write(0, 1, 1)]);
+        given(&mut m, &[open(1, "g", file | OpenFlags::O_DIRECT), open(2, "h", file)]);
+        let copy = |from, to| Op::CopyFileRange {
+            from,
+            from_offset: Some(0),
+            to,
+            to_offset: Some(0),
+            len: 512,
+            flags: 0,
+        };
+        assert!(m.unspecified(&copy(0, 1)).is_some());
+        assert!(m.unspecified(&copy(1, 0)).is_some());
+        assert_eq!(m.unspecified(&copy(0, 2)), None);
     }
 
     #[test]
