@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use fathom_core::{Capability, Checkpoint, HarnessFault, Op, Outcome, Subject, Tree};
 use fathom_model::Config;
+use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 use tempfile::TempDir;
 
 use super::mount::{Mount, Options};
@@ -37,6 +38,16 @@ impl Live {
     }
 }
 
+/// Keeps this thread, and the server's that it starts, on one processor. They always wait for each
+/// other, and waking the other processor takes longer than serving the request: `fathom check reffs
+/// --seed 1` made 93 operations per second on two virtual processors and 469 on one of them. Where
+/// it is not allowed everything works, slower.
+fn stay_on_one_processor() {
+    let mut here = CpuSet::new();
+    here.set(sched_getcpu());
+    let _ = sched_setaffinity(None, &here);
+}
+
 fn fault<E: std::error::Error>(context: &str) -> impl FnOnce(E) -> HarnessFault {
     move |error| HarnessFault::new(format!("{context} the reference file system"), error)
 }
@@ -47,6 +58,7 @@ impl ReffsSubject {
     /// # Errors
     /// If it cannot be mounted or the thread cannot be taken over.
     pub fn new(config: Config, view: View) -> Result<ReffsSubject, HarnessFault> {
+        stay_on_one_processor();
         let options = Options::default();
         let (mount, point) = if rustix::process::geteuid().is_root() {
             (Mount::detached(config, options), None)
