@@ -28,10 +28,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! This crate knows nothing of file systems.
+//! A file system that runs on such a device is a [`BlockBacked`]: the seam between the subjects and
+//! the crash checker. Beyond that seam this crate knows nothing of file systems.
 
 #![forbid(unsafe_code)]
 
+pub mod backed;
 pub mod crash;
 pub mod dm_log_writes;
 pub mod geometry;
@@ -39,6 +41,7 @@ pub mod image;
 pub mod log;
 pub mod recorder;
 
+pub use backed::{BlockBacked, Guarantee, MountFailure, Mounted};
 pub use crash::{Bounds, CrashPoint, Distinct, Enumerator, Level, Window};
 pub use geometry::{Geometry, GeometryError};
 pub use image::{Erased, Image};

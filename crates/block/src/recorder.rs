@@ -33,6 +33,9 @@ pub enum DeviceError {
         /// The unit.
         unit_bytes: usize,
     },
+    /// More reads than a sane caller needs: it goes round in circles.
+    #[error("more than {READS_MAX} reads: the caller does not come to an end")]
+    Endless,
     /// Flash was programmed twice without an erase.
     #[error("write of {len} bytes at {at}, which is not erased")]
     NotErased {
@@ -43,12 +46,18 @@ pub enum DeviceError {
     },
 }
 
+/// Reads after which a device fails instead of letting a broken file system read for ever. Our
+/// images have at most a few thousand blocks; the largest count of a whole healthy session that was
+/// seen is below a tenth of this.
+const READS_MAX: u64 = 4_000_000;
+
 /// A device in memory that logs every change. What the geometry forbids is refused, not logged.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     image: Image,
     log: WriteLog,
     geometry: Geometry,
+    reads: u64,
 }
 
 impl Recorder {
@@ -62,15 +71,19 @@ impl Recorder {
         if image_bytes != size_bytes {
             return Err(GeometryError::OtherSize { image_bytes, size_bytes });
         }
-        Ok(Recorder { image, log: WriteLog::new(), geometry })
+        Ok(Recorder { image, log: WriteLog::new(), geometry, reads: 0 })
     }
 
     /// Reads from `at` on.
     ///
     /// # Errors
     /// If the device cannot do this.
-    pub fn read(&self, at: usize, buffer: &mut [u8]) -> Result<(), DeviceError> {
+    pub fn read(&mut self, at: usize, buffer: &mut [u8]) -> Result<(), DeviceError> {
         self.check("read", at, buffer.len(), self.geometry.read_bytes)?;
+        self.reads += 1;
+        if self.reads > READS_MAX {
+            return Err(DeviceError::Endless);
+        }
         self.image.read(at, buffer);
         Ok(())
     }
@@ -180,6 +193,7 @@ impl Recorder {
         }
         self.image = image;
         self.log.clear();
+        self.reads = 0;
         Ok(())
     }
 
