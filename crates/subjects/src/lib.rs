@@ -5,6 +5,7 @@
 //! * [`fuse`]: RefFS, the reference file system served through FUSE.
 //! * [`kernel`]: real kernel file systems on memory-backed loop devices, detached from every
 //!   mount point.
+//! * [`library`]: file systems as libraries on devices in memory, without root and without a kernel.
 //! * [`sys`]: what these share: operations as system calls, and the walk that observes a tree.
 //!
 //! The only crate with `unsafe`, and the only one that may need root.
@@ -13,6 +14,7 @@ pub mod dir;
 pub mod error;
 pub mod fuse;
 pub mod kernel;
+pub mod library;
 pub mod sys;
 
 pub use dir::DirSubject;

@@ -1,0 +1,92 @@
+//! File systems as libraries on a device in memory, one cargo feature each.
+//!
+//! They need no root, no kernel and no mount point, and a mount takes microseconds: so their states
+//! can be searched exhaustively, with the power cut at every write.
+
+#[cfg(any(feature = "littlefs", feature = "littlefs-c"))]
+pub mod littlefs;
+
+use fathom_block::{BlockBacked, Geometry};
+use fathom_core::HarnessFault;
+
+/// A library file system that this program knows, built in or not.
+pub struct Known {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// The cargo feature that brings it.
+    pub feature: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    /// What the build needs beyond cargo.
+    pub needs: &'static str,
+    /// Makes it; `None` if the feature is not built in.
+    make: Option<Make>,
+}
+
+/// Makes a file system on a given geometry, or on its default one.
+type Make = fn(Option<Geometry>) -> Result<Box<dyn BlockBacked>, HarnessFault>;
+
+impl Known {
+    /// Whether it is built in.
+    pub fn is_built_in(&self) -> bool {
+        self.make.is_some()
+    }
+
+    /// Makes it, on the given geometry or on its default one.
+    ///
+    /// # Errors
+    /// If it is not built in (the text says how to build it), or the geometry is impossible for it.
+    pub fn open(&self, geometry: Option<Geometry>) -> Result<Box<dyn BlockBacked>, HarnessFault> {
+        let Some(make) = self.make else {
+            return Err(HarnessFault::new(
+                format!("opening {}", self.name),
+                format!(
+                    "not built in: build with `cargo build --release --features {}`{}",
+                    self.feature,
+                    if self.needs.is_empty() {
+                        String::new()
+                    } else {
+                        format!(" (needs {})", self.needs)
+                    }
+                ),
+            ));
+        };
+        if let Some(geometry) = &geometry {
+            geometry
+                .validate()
+                .map_err(|error| HarnessFault::new(format!("opening {}", self.name), error))?;
+        }
+        make(geometry)
+    }
+}
+
+/// Gives `Some` only if the feature is on.
+macro_rules! built_in {
+    ($feature:literal, $make:expr) => {{
+        #[cfg(feature = $feature)]
+        let make: Option<Make> = Some($make);
+        #[cfg(not(feature = $feature))]
+        let make: Option<Make> = None;
+        make
+    }};
+}
+
+/// All library file systems.
+pub fn all() -> Vec<Known> {
+    vec![
+        Known {
+            name: "littlefs",
+            feature: "littlefs",
+            about: "littlefs in Rust (littlefs-rust-core), a function-by-function port of the C code",
+            needs: "",
+            make: built_in!("littlefs", |geometry| littlefs::port(geometry)),
+        },
+        Known {
+            name: "littlefs-c",
+            feature: "littlefs-c",
+            about: "littlefs in C (littlefs2-sys)",
+            needs: "libclang",
+            make: built_in!("littlefs-c", |geometry| littlefs::original(geometry)),
+        },
+    ]
+}

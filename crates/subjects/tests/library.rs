@@ -1,0 +1,117 @@
+//! Library file systems on devices in memory: they do what they are asked, they can be cut off at any
+//! write, and a known bug is where it should be.
+
+use fathom_block::{BlockBacked, Mounted, Recorder};
+use fathom_core::flags::{OpenFlags, RenameFlags};
+use fathom_core::{Mode, Op, Outcome, Pattern, Subject, Tree};
+use fathom_model::{Config, Model};
+use fathom_subjects::library;
+
+fn mkdir(path: &str) -> Op {
+    Op::Mkdir { path: path.into(), mode: Mode(0o755) }
+}
+
+fn put(path: &str, len: u64) -> [Op; 3] {
+    let flags = OpenFlags::O_WRONLY | OpenFlags::O_CREAT | OpenFlags::O_TRUNC;
+    [
+        Op::Open { slot: 0, path: path.into(), flags, mode: Mode(0o644) },
+        Op::Pwrite { slot: 0, offset: 0, data: Pattern { seed: len, len } },
+        Op::Close { slot: 0 },
+    ]
+}
+
+fn rename(from: &str, to: &str) -> Op {
+    Op::Rename { from: from.into(), to: to.into(), flags: RenameFlags::empty() }
+}
+
+fn built_in() -> Vec<Box<dyn BlockBacked>> {
+    let built_in = library::all().into_iter().filter(|known| known.is_built_in());
+    built_in.map(|known| known.open(None).unwrap()).collect()
+}
+
+fn mount(subject: &dyn BlockBacked) -> Box<dyn Mounted> {
+    let device = Recorder::new(subject.format().unwrap(), subject.geometry()).unwrap();
+    subject.mount(device).map_err(|failure| failure.errno).unwrap()
+}
+
+/// Every subject agrees with the reference on a workload of everything, before and after a remount.
+#[test]
+fn without_power_failures_all_behave_like_the_reference() {
+    let mut ops = vec![mkdir("d"), mkdir("d/e")];
+    ops.extend(put("a", 40));
+    ops.extend(put("d/b", 300));
+    ops.extend(put("a", 100));
+    ops.extend([rename("a", "d/e/c"), rename("d/b", "b"), rename("d/e", "e")]);
+    ops.extend(put("x", 10));
+    ops.extend([Op::Unlink { path: "x".into() }, Op::Rmdir { path: "d".into() }, Op::Sync]);
+    for subject in built_in() {
+        let mut model = Model::new(Config::default()).unwrap();
+        let mut mounted = mount(&*subject);
+        for op in &ops {
+            let outcome = mounted.apply(op);
+            assert_eq!(outcome, model.execute(op), "{}: {op}", subject.name());
+            // While a file is open, what was written to it need not be visible by its name.
+            if !matches!(op, Op::Open { .. } | Op::Pwrite { .. }) {
+                let differences = model.observe().unwrap().differences(&mounted.observe());
+                assert_eq!(differences, [], "{}: {op}", subject.name());
+            }
+        }
+        let (outcome, device) = mounted.unmount();
+        assert_eq!(outcome, Outcome::ok(0), "{}", subject.name());
+        let mut again = subject.mount(device).map_err(|failure| failure.errno).unwrap();
+        let expected = model.observe().unwrap();
+        assert_eq!(expected.differences(&again.observe()), [], "{}", subject.name());
+        assert_eq!(expected.digest(), again.observe().digest(), "{}", subject.name());
+    }
+}
+
+/// What does not exist is an error, not a crash of the harness.
+#[test]
+fn errors_are_outcomes() {
+    for subject in built_in() {
+        let mut mounted = mount(&*subject);
+        for op in [
+            Op::Close { slot: 3 },
+            Op::Unlink { path: "nothing".into() },
+            Op::Rmdir { path: "nothing".into() },
+            rename("nothing", "else"),
+            mkdir("no/where"),
+            Op::Remount,
+        ] {
+            let outcome = mounted.apply(&op);
+            assert!(outcome.result.is_err(), "{}: {op}: {outcome:?}", subject.name());
+        }
+    }
+}
+
+/// littlefs 2.9.1 to 2.11.2 and the port: cut the power between the two commits of a rename into
+/// another directory, and the entry after the moved one is not visible.
+#[cfg(feature = "littlefs")]
+#[test]
+fn littlefs_hides_the_entry_after_a_moved_one() {
+    let known = library::all().into_iter().find(|known| known.name == "littlefs").unwrap();
+    let subject = known.open(None).unwrap();
+    let mut mounted = mount(&*subject);
+    let mut ops = vec![mkdir("src"), mkdir("dst")];
+    for name in ["src/a", "src/b", "src/c"] {
+        ops.extend(put(name, 10));
+    }
+    for op in &ops {
+        assert!(mounted.apply(op).result.is_ok(), "{op}");
+    }
+    let before = mounted.position();
+    assert_eq!(mounted.apply(&rename("src/a", "dst/a")), Outcome::ok(0));
+    let after = mounted.position();
+    let device = mounted.power_off();
+    let base = subject.format().unwrap();
+    let window = fathom_block::Window::new(&base, device.log(), subject.geometry().atomic_bytes);
+    let names = |position: usize| {
+        let device = Recorder::new(window.image_at(position), subject.geometry()).unwrap();
+        let tree: Tree = subject.mount(device).map_err(|f| f.errno).unwrap().observe();
+        tree.entries.keys().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(names(before), ". dst src src/a src/b src/c");
+    assert_eq!(names(after), ". dst dst/a src src/b src/c");
+    let hidden = (before..after).filter(|&at| names(at) == ". dst dst/a src src/c").count();
+    assert!(hidden > 0, "src/b is always visible");
+}
