@@ -117,11 +117,12 @@ impl Core {
     fn new(device: Recorder) -> Box<Core> {
         let geometry = *device.geometry();
         let cache_bytes = cache_bytes(&geometry);
+        // SAFETY: plain C structures of numbers, pointers and optional functions, for which zero is a
+        // value; littlefs initialises them from zero.
+        let (lfs, config) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
         let mut core = Box::new(Core {
-            // SAFETY: plain C structures of numbers, pointers and optional functions, for which zero
-            // is a value; littlefs initialises them from zero.
-            lfs: unsafe { std::mem::zeroed() },
-            config: unsafe { std::mem::zeroed() },
+            lfs,
+            config,
             device,
             read_buffer: vec![0; cache_bytes],
             prog_buffer: vec![0; cache_bytes],
@@ -274,14 +275,14 @@ impl Mount {
         errno(code).map(|_| open)
     }
 
-    fn close_file(&mut self, mut open: Box<Open>) -> Result<u64, Errno> {
+    fn close_file(&mut self, open: &mut Open) -> Result<u64, Errno> {
         // SAFETY: an open file of this mount.
         errno(unsafe { sys::lfs_file_close(self.lfs(), &raw mut open.file) })
     }
 
     fn apply_open(&mut self, slot: Slot, path: &FsPath, flags: OpenFlags) -> Result<u64, Errno> {
-        if let Some(open) = self.open.remove(&slot) {
-            self.close_file(open)?;
+        if let Some(mut open) = self.open.remove(&slot) {
+            self.close_file(&mut open)?;
         }
         let mut lfs_flags = match flags.access() {
             Access::Write => flag::WRONLY,
@@ -420,7 +421,7 @@ impl Mount {
                 if count == size { Ok(bytes) } else { Err(Errno::EIO) }
             })
         };
-        let closed = self.close_file(open).map_err(|errno| ("close", errno));
+        let closed = self.close_file(&mut open).map_err(|errno| ("close", errno));
         let bytes = bytes.map_err(|errno| ("read", errno))?;
         closed.map(|_| bytes)
     }
@@ -454,9 +455,11 @@ impl Mounted for Mount {
     fn apply(&mut self, op: &Op) -> Outcome {
         let result = match op {
             Op::Open { slot, path, flags, .. } => self.apply_open(*slot, path, *flags),
-            Op::Close { slot } => {
-                self.open.remove(slot).ok_or(Errno::EBADF).and_then(|open| self.close_file(open))
-            }
+            Op::Close { slot } => self
+                .open
+                .remove(slot)
+                .ok_or(Errno::EBADF)
+                .and_then(|mut open| self.close_file(&mut open)),
             Op::Pread { slot, offset, len } => {
                 return match self.pread(*slot, *offset, *len) {
                     Ok(bytes) => Outcome::data(&bytes),
@@ -493,8 +496,8 @@ impl Mounted for Mount {
 
     fn unmount(mut self: Box<Self>) -> (Outcome, Recorder) {
         let mut result = Ok(0);
-        for (_, open) in std::mem::take(&mut self.open) {
-            result = result.and(self.close_file(open));
+        for (_, mut open) in std::mem::take(&mut self.open) {
+            result = result.and(self.close_file(&mut open));
         }
         // SAFETY: mounted, and not used after this.
         result = result.and(errno(unsafe { sys::lfs_unmount(self.lfs()) }));
