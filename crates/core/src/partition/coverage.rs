@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::pair::{Pair, pairs_in};
 use super::table::table;
 use super::value::Granularity;
 use super::{Hit, Partition, Place, op};
@@ -13,6 +14,7 @@ use crate::outcome::Outcome;
 pub struct Coverage {
     granularity: Granularity,
     counts: BTreeMap<Hit, u64>,
+    pairs: BTreeMap<Pair, u64>,
 }
 
 /// How much of a call was exercised.
@@ -27,13 +29,21 @@ pub struct Tally {
 impl Coverage {
     /// Nothing counted yet.
     pub fn new(granularity: Granularity) -> Coverage {
-        Coverage { granularity, counts: BTreeMap::new() }
+        Coverage { granularity, counts: BTreeMap::new(), pairs: BTreeMap::new() }
     }
 
     /// Counts an executed operation.
     pub fn add(&mut self, op: &Op, outcome: &Outcome) {
-        for hit in op::partitions_at(op, outcome, self.granularity) {
-            self.add_hit(hit);
+        self.add_call(&op::partitions_at(op, outcome, self.granularity), 1);
+    }
+
+    /// Counts the partitions of one call that was made so many times, and the pairs of its flags.
+    pub fn add_call(&mut self, hits: &[Hit], times: u64) {
+        for hit in hits {
+            *self.counts.entry(*hit).or_default() += times;
+        }
+        for pair in pairs_in(hits) {
+            *self.pairs.entry(pair).or_default() += times;
         }
     }
 
@@ -42,10 +52,23 @@ impl Coverage {
         *self.counts.entry(hit).or_default() += 1;
     }
 
+    /// How finely amounts are partitioned here.
+    pub fn granularity(&self) -> Granularity {
+        self.granularity
+    }
+
+    /// How often two flags were set in the same call.
+    pub fn pair_count(&self, pair: &Pair) -> u64 {
+        self.pairs.get(pair).copied().unwrap_or(0)
+    }
+
     /// Takes over the counts of another run.
     pub fn merge(&mut self, other: &Coverage) {
         for (hit, count) in &other.counts {
             *self.counts.entry(*hit).or_default() += count;
+        }
+        for (pair, count) in &other.pairs {
+            *self.pairs.entry(*pair).or_default() += count;
         }
     }
 

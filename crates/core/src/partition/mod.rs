@@ -4,16 +4,19 @@
 //! system can be expected to behave alike: a flag is set, a length lies between two powers of two, a
 //! call fails with a certain error. [`table`] has the calls and the kinds of their arguments (data:
 //! `data/syscalls.json`), [`value`] gives the partitions of a value, [`op`] those of an executed
-//! [`Op`](crate::Op), and [`Coverage`] counts them and names the holes.
+//! [`Op`](crate::Op), [`pair`] those of two flags at once, and [`Coverage`] counts them and names the
+//! holes.
 
 pub mod coverage;
 pub mod op;
+pub mod pair;
 pub mod table;
 pub mod value;
 
 pub use coverage::{Coverage, Tally};
 pub use op::partitions_of;
-pub use table::{Arg, ArgKind, Base, Returns, Table, table};
+pub use pair::{Pair, all_pairs, pairs_in};
+pub use table::{Arg, ArgKind, Base, Returns, Syscall, Table, table};
 pub use value::{Granularity, Partition, Value};
 
 /// Where in a call a partition was seen.

@@ -67,6 +67,8 @@ pub enum Value<'a> {
     Address,
     /// A null pointer.
     Null,
+    /// A pointer to a text that cannot be read.
+    Unreadable,
 }
 
 impl fmt::Display for Partition {
@@ -279,6 +281,9 @@ fn reference_partitions(refers_to: &str, value: Value<'_>, how: Granularity) -> 
         ("path" | "string" | "string_or_path" | "xattr_name", Value::Text(None)) => {
             vec![Partition::Null]
         }
+        ("path" | "string" | "string_or_path" | "xattr_name", Value::Unreadable) => {
+            vec![Partition::Named("bad")]
+        }
         ("path" | "string" | "string_or_path", Value::Text(Some(path))) => {
             let class = match path.first() {
                 None => return vec![Partition::Named("empty")],
@@ -313,12 +318,13 @@ fn all_references(refers_to: &str, how: Granularity) -> Vec<Partition> {
         "fd" => named(&["valid", "bad"]),
         "dirfd" => named(&["AT_FDCWD", "valid", "bad"]),
         "path" | "string" | "string_or_path" => {
-            let classes: Vec<_> = named(&["empty", "relative", "absolute"]);
+            let classes: Vec<_> = named(&["empty", "relative", "absolute", "bad"]);
             [vec![Partition::Null], classes, lengths(PATH_BYTES_MAX)].concat()
         }
         "xattr_name" => {
             let classes: Vec<_> = named(&XATTR_NAMESPACES);
-            let others = vec![Partition::Null, Partition::Other(""), Partition::Zero];
+            let bad = Partition::Named("bad");
+            let others = vec![Partition::Null, bad, Partition::Other(""), Partition::Zero];
             [others, classes, lengths(XATTR_NAME_BYTES_MAX)].concat()
         }
         "uid" | "gid" => named(&["unchanged", "root", "other"]),
