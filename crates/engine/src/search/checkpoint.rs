@@ -1,9 +1,9 @@
 //! Checkpoints: a search on disk.
 //!
 //! A file is one line of magic and version, one line of JSON with everything that is small, the
-//! [links](super::links) as written in memory, and the checksum (XXH3, 128 bits) of all that. It is
-//! written beside its place, synced and renamed, so there is always a complete one. States are not
-//! in it: they are made again by following the links.
+//! system's own records with their length, the [links](super::links) as written in memory, and the
+//! checksum (XXH3, 128 bits) of all that. It is written beside its place, synced and renamed, so
+//! there is always a complete one. States are not in it: they are made again by following the links.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -25,7 +25,7 @@ use super::plan::Checkpoints;
 use super::system::System;
 
 /// The first line; the number is the version of the format.
-const MAGIC: &[u8] = b"fathom search checkpoint 1\n";
+const MAGIC: &[u8] = b"fathom search checkpoint 2\n";
 
 /// Bytes of the checksum.
 const SUM_BYTES: usize = 16;
@@ -56,6 +56,9 @@ pub enum CheckpointError {
         /// What was to be resumed.
         expected: String,
     },
+    /// [`System::load`] refused what [`System::save`] once gave.
+    #[error("the records of the system in {} are not of this version", .0.display())]
+    Records(PathBuf),
     /// Following the links gave other states than before.
     #[error("the system has changed since {} was written; start again without it", .0.display())]
     Changed(PathBuf),
@@ -127,9 +130,10 @@ impl<'a> Saver<'a> {
         self.last.elapsed() >= self.checkpoints.every.max(self.took * 9)
     }
 
-    /// Writes a checkpoint.
-    pub(super) fn save(
+    /// Writes a checkpoint. Between two batches, so that no thread is inside the system.
+    pub(super) fn save<S: System>(
         &mut self,
+        system: &S,
         ledger: &Ledger,
         waiting: impl Iterator<Item = Span>,
     ) -> Result<(), CheckpointError> {
@@ -147,18 +151,16 @@ impl<'a> Saver<'a> {
             segments: ledger.links.segments().len(),
         };
         let path = &self.checkpoints.path;
-        write(path, &header, &ledger.links).map_err(|error| CheckpointError::Io {
-            doing: "write",
-            path: path.clone(),
-            error,
-        })?;
+        write(path, &header, &system.save(), &ledger.links)
+            .map_err(|error| CheckpointError::Io { doing: "write", path: path.clone(), error })?;
         (self.last, self.took) = (Instant::now(), started.elapsed());
         Ok(())
     }
 
-    /// Reads the checkpoint: what is known, and the nodes that wait.
+    /// Reads the checkpoint: what is known, and the nodes that wait. The system gets its records.
     pub(super) fn load<S: System>(
         &self,
+        system: &S,
         judge: &Judge<'_, S>,
     ) -> Result<(Ledger, Vec<Span>), CheckpointError> {
         let path = &self.checkpoints.path;
@@ -167,12 +169,15 @@ impl<'a> Saver<'a> {
             path: path.clone(),
             error,
         })?;
-        let (header, links) =
+        let (header, records, links) =
             parse(&bytes).ok_or_else(|| CheckpointError::Damaged(path.clone()))?;
         if header.identity != self.identity {
             let (found, expected) =
                 (format!("{:?}", header.identity), format!("{:?}", self.identity));
             return Err(CheckpointError::Other { path: path.clone(), found, expected });
+        }
+        if !system.load(records) {
+            return Err(CheckpointError::Records(path.clone()));
         }
         let tally = |(first, count)| Tally { first, count };
         let ledger = Ledger {
@@ -195,7 +200,7 @@ impl<'a> Saver<'a> {
     }
 }
 
-fn write(path: &Path, header: &Header, links: &Links) -> io::Result<()> {
+fn write(path: &Path, header: &Header, records: &[u8], links: &Links) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let mut file = Summed { file: BufWriter::new(File::create(&beside)?), sum: XxHash3_128::new() };
@@ -203,6 +208,9 @@ fn write(path: &Path, header: &Header, links: &Links) -> io::Result<()> {
     serde_json::to_writer(&mut file, header)?;
     file.write_all(b"\n")?;
     let mut numbers = Vec::new();
+    put(&mut numbers, records.len() as u64);
+    file.write_all(&numbers)?;
+    file.write_all(records)?;
     for segment in links.segments() {
         numbers.clear();
         put(&mut numbers, segment.first_parent);
@@ -239,7 +247,7 @@ impl Write for Summed {
 }
 
 /// None if anything is not as written.
-fn parse(bytes: &[u8]) -> Option<(Header, Links)> {
+fn parse(bytes: &[u8]) -> Option<(Header, &[u8], Links)> {
     let (body, sum) = bytes.split_last_chunk::<SUM_BYTES>()?;
     if XxHash3_128::oneshot(body).to_le_bytes() != *sum {
         return None;
@@ -248,13 +256,20 @@ fn parse(bytes: &[u8]) -> Option<(Header, Links)> {
     let line = body.iter().position(|byte| *byte == b'\n')?;
     let header: Header = serde_json::from_slice(&body[..line]).ok()?;
     let mut rest = &body[line + 1..];
+    let records = take_bytes(&mut rest)?;
     let mut links = Links::default();
     for _ in 0..header.segments {
         let (first_parent, nodes) = (take(&mut rest)?, take(&mut rest)?);
-        let bytes = usize::try_from(take(&mut rest)?).ok()?;
-        let (segment, after) = rest.split_at_checked(bytes)?;
+        let segment = take_bytes(&mut rest)?;
         links.append(Segment::decode(first_parent, nodes, segment.to_vec())?);
-        rest = after;
     }
-    rest.is_empty().then_some((header, links))
+    rest.is_empty().then_some((header, records, links))
+}
+
+/// A length and so many bytes.
+fn take_bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = usize::try_from(take(rest)?).ok()?;
+    let (bytes, after) = rest.split_at_checked(length)?;
+    *rest = after;
+    Some(bytes)
 }

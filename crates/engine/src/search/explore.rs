@@ -119,11 +119,11 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
             }
             self.explore_batch(batch);
             if let Some(saver) = saver.as_mut().filter(|saver| saver.is_due()) {
-                saver.save(&self.ledger, self.open.runs().map(Run::span))?;
+                saver.save(self.setting.system, &self.ledger, self.open.runs().map(Run::span))?;
             }
         };
         if let Some(saver) = &mut saver {
-            saver.save(&self.ledger, self.open.runs().map(Run::span))?;
+            saver.save(self.setting.system, &self.ledger, self.open.runs().map(Run::span))?;
         }
         Ok(self.report(stop))
     }
@@ -168,7 +168,7 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
     /// Begins where a checkpoint ended.
     fn resume(&mut self, saver: &Saver<'_>) -> Result<(), SearchError> {
         let Setting { system, plan, visited, judge } = *self.setting;
-        let (ledger, waiting) = saver.load(judge)?;
+        let (ledger, waiting) = saver.load(system, judge)?;
         self.ledger = ledger;
         let depth_max = plan.depth_max.unwrap_or(u32::MAX);
         if self.ledger.depth() > depth_max as usize {
@@ -182,7 +182,7 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
             .chain(beyond)
             .partition::<Vec<Span>, _>(|span| span.depth < depth_max);
         beyond.into_iter().for_each(|span| span.append(&mut self.ledger.beyond));
-        let runs = rebuild(system, visited, &self.ledger, &open);
+        let runs = rebuild(system, plan.threads(), visited, &self.ledger, &open);
         for run in runs.ok_or_else(|| saver.changed())? {
             self.open.push(run);
         }

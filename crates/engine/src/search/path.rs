@@ -29,7 +29,7 @@ impl Path {
             let mut actions = Vec::new();
             system.actions(trace.end(), &mut actions);
             let action = actions.into_iter().nth(choice as usize).ok_or(step + 1)?;
-            let state = system.next(trace.end(), &action).ok_or(step + 1)?;
+            let state = system.retrace(trace.end(), &action).ok_or(step + 1)?;
             trace.steps.push((action, state));
         }
         Ok(trace)
@@ -46,7 +46,7 @@ impl Path {
             let mut actions = Vec::new();
             system.actions(&state, &mut actions);
             path.0.push(actions.iter().position(|possible| possible == action)? as u32);
-            state = system.next(&state, action)?;
+            state = system.retrace(&state, action)?;
         }
         Some(path)
     }

@@ -72,7 +72,7 @@ pub struct Plan {
     pub threads: usize,
     /// States farther than so many steps are not visited.
     pub depth_max: Option<u32>,
-    /// Stops before visiting more states.
+    /// Stops before visiting more states; all initial states are visited in any case.
     pub states_max: Option<u64>,
     /// Stops when the process occupies so much memory.
     pub memory_max_bytes: Option<u64>,

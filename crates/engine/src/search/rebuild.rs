@@ -1,4 +1,7 @@
 //! Makes the states of a checkpoint again.
+//!
+//! Nodes are made in generations: the next nodes whose parents are all made. Those of a generation
+//! are made by all threads, and then enter the visited set in their order.
 
 use std::collections::HashMap;
 
@@ -9,36 +12,61 @@ use super::ledger::Ledger;
 use super::open::{RUN_STATES_MAX, Run, Span, cut};
 use super::system::System;
 
+/// Nodes of one generation at most: their states exist before they are known to be needed.
+const GENERATION_NODES_MAX: u64 = 1 << 14;
+
+/// Fewer nodes than this are made by one thread: starting another one takes some ten microseconds.
+const ALONE_BELOW: usize = 64;
+
+/// A node to be made.
+#[derive(Clone, Copy)]
+struct Link {
+    node: u64,
+    parent: u64,
+    choice: u32,
+}
+
+/// A node that was made.
+struct Made<T> {
+    key: u128,
+    depth: u32,
+    state: T,
+    /// The same state again, if one waits to be explored and another one has children to make.
+    twin: Option<T>,
+}
+
 /// Follows all links: fills the visited set in the order in which it was filled before, and returns
 /// the states in the spans `open`. None if the system no longer does what it did.
 pub(super) fn rebuild<S: System, V: Visited>(
     system: &S,
+    threads: usize,
     visited: &Sharded<V>,
     ledger: &Ledger,
     open: &[Span],
 ) -> Option<Vec<Run<S::State>>> {
-    let nodes = ledger.links.nodes() as usize;
-    let mut is_open = vec![false; nodes + 1];
-    for span in open {
-        let nodes = span.first_node as usize..(span.first_node + span.nodes) as usize;
-        is_open.get_mut(nodes)?.fill(true);
-    }
-    let mut family = Family::new(system, ledger)?;
+    let mut family = Family::new(system, ledger, open)?;
     let (mut key_sum, mut states) = (0_u128, HashMap::new());
-    for (node, (parent, choice)) in (1..).zip(ledger.links.iter()) {
-        let (depth, state) = family.child(parent, choice)?;
-        let key = scatter(system.key(&state));
-        key_sum = key_sum.wrapping_add(key);
-        if visited.shard(shard_of(key)).insert(key, depth) == Arrival::Known {
-            return None;
-        }
-        if is_open[node as usize] {
-            // A state that was being explored when the search ended also has children.
-            let twin = if family.has_children(node) { family.child(parent, choice) } else { None };
-            family.grown_up(parent, node, twin);
-            states.insert(node, state);
-        } else {
-            family.grown_up(parent, node, Some((depth, state)));
+    let mut links = (1..)
+        .zip(ledger.links.iter())
+        .map(|(node, (parent, choice))| Link { node, parent, choice })
+        .peekable();
+    while let Some(&Link { node: first, .. }) = links.peek() {
+        let next = || {
+            links.next_if(|link| link.parent < first && link.node - first < GENERATION_NODES_MAX)
+        };
+        let generation: Vec<Link> = std::iter::from_fn(next).collect();
+        let made = family.make(&generation, threads)?;
+        for (link, Made { key, depth, state, twin }) in generation.into_iter().zip(made) {
+            key_sum = key_sum.wrapping_add(key);
+            if visited.shard(shard_of(key)).insert(key, depth) == Arrival::Known {
+                return None;
+            }
+            if family.is_open[link.node as usize] {
+                states.insert(link.node, state);
+                family.grown_up(link, depth, twin);
+            } else {
+                family.grown_up(link, depth, Some(state));
+            }
         }
     }
     if key_sum != ledger.key_sum {
@@ -60,51 +88,86 @@ struct Family<'a, S: System> {
     parents: HashMap<u64, (u32, S::State)>,
     /// How many children each node still has to come.
     children: Vec<u32>,
-    /// The node whose actions are known, and these: brothers come together.
-    actions: (u64, Vec<S::Action>),
+    /// Whether each node waits to be explored.
+    is_open: Vec<bool>,
 }
 
 impl<'a, S: System> Family<'a, S> {
     /// None if the links are not those of a search.
-    fn new(system: &'a S, ledger: &Ledger) -> Option<Family<'a, S>> {
-        let mut children = vec![0_u32; ledger.links.nodes() as usize + 1];
+    fn new(system: &'a S, ledger: &Ledger, open: &[Span]) -> Option<Family<'a, S>> {
+        let nodes = ledger.links.nodes() as usize + 1;
+        let mut children = vec![0_u32; nodes];
         for (node, (parent, _)) in (1..).zip(ledger.links.iter()) {
             if parent >= node {
                 return None;
             }
             children[parent as usize] += 1;
         }
-        Some(Family { system, parents: HashMap::new(), children, actions: (0, Vec::new()) })
+        let mut is_open = vec![false; nodes];
+        for span in open {
+            let nodes = span.first_node as usize..(span.first_node + span.nodes) as usize;
+            is_open.get_mut(nodes)?.fill(true);
+        }
+        Some(Family { system, parents: HashMap::new(), children, is_open })
     }
 
     fn has_children(&self, node: u64) -> bool {
         self.children[node as usize] > 0
     }
 
-    /// A child of a node, and its depth.
-    fn child(&mut self, parent: u64, choice: u32) -> Option<(u32, S::State)> {
-        let choice = choice as usize;
-        if parent == 0 {
-            return Some((0, self.system.init().into_iter().nth(choice)?));
+    /// Makes a generation, in its order.
+    fn make(&self, generation: &[Link], threads: usize) -> Option<Vec<Made<S::State>>> {
+        if threads < 2 || generation.len() < ALONE_BELOW {
+            return self.make_alone(generation);
         }
-        let (depth, state) = self.parents.get(&parent)?;
-        if self.actions.0 != parent {
-            self.actions.0 = parent;
-            self.actions.1.clear();
-            self.system.actions(state, &mut self.actions.1);
-        }
-        let child = self.system.next(state, self.actions.1.get(choice)?)?;
-        Some((depth + 1, child))
+        std::thread::scope(|scope| {
+            let shares = generation.chunks(generation.len().div_ceil(threads));
+            let helpers: Vec<_> =
+                shares.map(|share| scope.spawn(|| self.make_alone(share))).collect();
+            let mut made = Vec::with_capacity(generation.len());
+            for helper in helpers {
+                let share = helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                made.extend(share?);
+            }
+            Some(made)
+        })
     }
 
-    /// The child `node` of `parent` is done; it may be a parent itself.
-    fn grown_up(&mut self, parent: u64, node: u64, state: Option<(u32, S::State)>) {
-        self.children[parent as usize] -= 1;
-        if !self.has_children(parent) {
-            self.parents.remove(&parent);
+    fn make_alone(&self, links: &[Link]) -> Option<Vec<Made<S::State>>> {
+        // Siblings come together: their parent is asked only once for its actions.
+        let (mut asked, mut actions) = (0, Vec::new());
+        let make = |link: &Link| {
+            if link.parent != asked {
+                asked = link.parent;
+                actions.clear();
+                self.system.actions(&self.parents.get(&asked)?.1, &mut actions);
+            }
+            let (depth, state) = self.child(*link, &actions)?;
+            let twice = self.is_open[link.node as usize] && self.has_children(link.node);
+            let twin = if twice { Some(self.child(*link, &actions)?.1) } else { None };
+            Some(Made { key: scatter(self.system.key(&state)), depth, state, twin })
+        };
+        links.iter().map(make).collect()
+    }
+
+    /// Depth and state of a node, given the actions of its parent.
+    fn child(&self, link: Link, actions: &[S::Action]) -> Option<(u32, S::State)> {
+        let choice = link.choice as usize;
+        if link.parent == 0 {
+            return Some((0, self.system.init().into_iter().nth(choice)?));
         }
-        if let Some(state) = state.filter(|_| self.has_children(node)) {
-            self.parents.insert(node, state);
+        let (depth, state) = self.parents.get(&link.parent)?;
+        Some((depth + 1, self.system.retrace(state, actions.get(choice)?)?))
+    }
+
+    /// A node is done; it may be a parent itself.
+    fn grown_up(&mut self, link: Link, depth: u32, state: Option<S::State>) {
+        self.children[link.parent as usize] -= 1;
+        if !self.has_children(link.parent) {
+            self.parents.remove(&link.parent);
+        }
+        if let Some(state) = state.filter(|_| self.has_children(link.node)) {
+            self.parents.insert(link.node, (depth, state));
         }
     }
 }

@@ -44,8 +44,8 @@ pub(super) fn replay<S: System, V: Visited>(
     };
     let end = state.filter(|_| stop == Stop::Replayed);
     if let Some(end) = end
-        && actions.iter().all(|action| system.next(&end, action).is_none())
         && judge.is_deadlock(&end)
+        && actions.iter().all(|action| system.next(&end, action).is_none())
     {
         judge.deadlock(step - 1, &mut found);
     }

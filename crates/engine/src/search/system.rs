@@ -2,6 +2,15 @@
 
 /// A system of states and actions. Both `actions` and `next` must be deterministic: a state is
 /// re-created by taking the same actions again.
+///
+/// # Systems with records
+///
+/// A system may judge steps by itself inside `next`, and remember (behind locks) what it has judged
+/// and what it found. Such records are saved and restored with the search by [`save`](System::save)
+/// and [`load`](System::load). They are the same after any interruption and with any number of
+/// threads if recording a step is *idempotent and commutative*: steps are taken in any order, and
+/// some twice, because parents whose exploration was interrupted are explored again. A set of what
+/// was judged and the smallest witness of each find are such records; a counter of calls is not.
 pub trait System: Sync {
     /// A state.
     type State: Send + Sync;
@@ -16,6 +25,12 @@ pub trait System: Sync {
 
     /// The state after an action, if it is possible at all.
     fn next(&self, state: &Self::State, action: &Self::Action) -> Option<Self::State>;
+
+    /// Makes a known state again, when a search is resumed or a path is looked at: as
+    /// [`next`](System::next), with the same result, but nothing needs to be judged again.
+    fn retrace(&self, state: &Self::State, action: &Self::Action) -> Option<Self::State> {
+        self.next(state, action)
+    }
 
     /// Identifies a state. States with equal keys are explored once: symmetry and isomorphism
     /// reduction is choosing equal keys. Either 128 hashed bits (see [`key_of`](super::key_of)) or,
@@ -35,6 +50,17 @@ pub trait System: Sync {
     /// Whether a state without successors is a proper end rather than a deadlock.
     fn may_end(&self, _state: &Self::State) -> bool {
         false
+    }
+
+    /// The system's own records, for a checkpoint. No thread is inside the system meanwhile.
+    fn save(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Replaces the records by saved ones, before the search makes any state; false if these are
+    /// not records of this system.
+    fn load(&self, saved: &[u8]) -> bool {
+        saved.is_empty()
     }
 }
 

@@ -172,6 +172,10 @@ impl Total {
     }
 }
 
+/// How a walk gets on: [`System::next`], or [`System::retrace`] to look at it again.
+type Step<S> =
+    fn(&S, &<S as System>::State, &<S as System>::Action) -> Option<<S as System>::State>;
+
 /// Makes walks.
 struct Walker<'a, S: System> {
     system: &'a S,
@@ -185,7 +189,7 @@ impl<S: System> Walker<'_, S> {
     fn walk(&self, walk: u64, group: &mut Group) {
         let Group { arrivals, steps, transitions, found } = group;
         let mut step = 0;
-        let end = self.follow(walk, |state, _| {
+        let end = self.follow(walk, S::next, |state, _| {
             arrivals.push(scatter(self.system.key(state)));
             steps.push(step);
             *transitions += u64::from(step > 0);
@@ -200,7 +204,12 @@ impl<S: System> Walker<'_, S> {
 
     /// Calls `visit` with each state of a walk and the choice that led there, while it returns true;
     /// returns the last state if it has no successor.
-    fn follow(&self, walk: u64, mut visit: impl FnMut(&S::State, u32) -> bool) -> Option<S::State> {
+    fn follow(
+        &self,
+        walk: u64,
+        step: Step<S>,
+        mut visit: impl FnMut(&S::State, u32) -> bool,
+    ) -> Option<S::State> {
         let system = self.system;
         let mut choices = Choices::of_episode(self.seed, walk);
         let mut init = system.init();
@@ -220,18 +229,18 @@ impl<S: System> Walker<'_, S> {
             untried.clear();
             untried.extend(0..actions.len());
             let mut stuck = true;
-            let step = loop {
+            let taken = loop {
                 if untried.is_empty() {
                     break None;
                 }
                 let choice = untried.swap_remove(choices.index(untried.len()));
-                let next = system.next(&state, &actions[choice]);
+                let next = step(system, &state, &actions[choice]);
                 stuck &= next.is_none();
                 if let Some(next) = next.filter(|next| system.within_boundary(next)) {
                     break Some((choice, next));
                 }
             };
-            match step {
+            match taken {
                 None => return stuck.then_some(state),
                 Some((choice, next)) => {
                     state = next;
@@ -247,7 +256,7 @@ impl<S: System> Walker<'_, S> {
     /// The choices of a walk up to a step: it is walked again.
     fn path(&self, place: Place) -> Path {
         let mut path = Path::default();
-        self.follow(place.walk, |_, choice| {
+        self.follow(place.walk, S::retrace, |_, choice| {
             path.0.push(choice);
             path.steps() < place.step as usize
         });

@@ -4,6 +4,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fathom_engine::search::{
@@ -13,13 +14,14 @@ use fathom_engine::search::{
 
 use super::systems::puzzle::Puzzle;
 use super::systems::random::RandomGraph;
+use super::systems::recorder::Recorder;
 use super::{BITSTATE, THREADS, comparable, everything, run};
 
 fn graph() -> RandomGraph {
     RandomGraph { seed: 8, nodes: 30_000, degree: 7, vague: true, bad: 101 }
 }
 
-fn with_file(plan: &Plan, path: &Path, resume: bool) -> Plan {
+pub(crate) fn with_file(plan: &Plan, path: &Path, resume: bool) -> Plan {
     let checkpoints = Checkpoints {
         path: path.to_owned(),
         label: "test".to_owned(),
@@ -78,7 +80,7 @@ fn a_deeper_bound_goes_on_where_the_last_one_ended() {
 }
 
 /// Ends a search after some time, again and again.
-struct Restless(u32);
+pub(crate) struct Restless(pub(crate) u32);
 
 impl Observer for Restless {
     fn progress(&mut self, _: &Progress) -> ControlFlow<()> {
@@ -143,7 +145,8 @@ fn victim() {
     if let (Some(path), Some(strategy)) = (std::env::var_os("VICTIM"), std::env::var_os("STRATEGY"))
     {
         let strategy = if strategy == "bfs" { Strategy::Bfs } else { Strategy::Dfs };
-        run(&SlowPuzzle, &strategy, &with_file(&everything(), Path::new(&path), false));
+        let slow = Recorder { spins: 200, ..Recorder::new(graph()) };
+        run(&slow, &strategy, &with_file(&everything(), Path::new(&path), false));
     }
 }
 
@@ -166,9 +169,12 @@ fn killed_and_resumed() {
         victim.kill().expect("SIGKILL");
         let status = victim.wait().expect("its end");
         assert!(!status.success(), "it was too fast to be killed");
-        let resumed = run(&SlowPuzzle, &strategy, &with_file(&everything(), &path, true));
-        let whole = run(&SlowPuzzle, &strategy, &everything());
-        assert_eq!(comparable(resumed), comparable(whole));
+        let (resumed, whole) = (Recorder::new(graph()), Recorder::new(graph()));
+        let report = run(&resumed, &strategy, &with_file(&everything(), &path, true));
+        assert_eq!(comparable(report), comparable(run(&whole, &strategy, &everything())));
+        assert_eq!(resumed.records(), whole.records());
+        let judged = |recorder: &Recorder| recorder.judged.load(Ordering::Relaxed);
+        assert!(judged(&resumed) < judged(&whole), "it began again");
     }
 }
 
@@ -176,7 +182,7 @@ fn killed_and_resumed() {
 fn damage_is_refused_wherever_it_is() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("checkpoint");
-    let graph = RandomGraph { nodes: 60, ..graph() };
+    let graph = Recorder::new(RandomGraph { nodes: 24, ..graph() });
     let start = with_file(&everything(), &path, false);
     run(&graph, &Strategy::Bfs, &start);
     let good = fs::read(&path).expect("the checkpoint");

@@ -4,6 +4,7 @@ mod bounds;
 mod counts;
 mod findings;
 mod interruption;
+mod records;
 mod same_result;
 mod systems;
 

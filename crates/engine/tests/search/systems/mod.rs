@@ -6,4 +6,5 @@ pub(crate) mod philosophers;
 pub(crate) mod puzzle;
 pub(crate) mod queens;
 pub(crate) mod random;
+pub(crate) mod recorder;
 pub(crate) mod two_phase;
