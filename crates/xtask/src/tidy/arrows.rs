@@ -15,9 +15,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fathom-block", &["fathom-core"]),
     ("fathom-subjects", &["fathom-core", "fathom-model", "fathom-block"]),
     ("fathom-engine", &["fathom-core", "fathom-model", "fathom-block"]),
+    ("fathom-trace", &["fathom-core"]),
+    ("fathom-report", &["fathom-core"]),
     (
         "fathom",
-        &["fathom-core", "fathom-model", "fathom-block", "fathom-subjects", "fathom-engine"],
+        &[
+            "fathom-core",
+            "fathom-model",
+            "fathom-block",
+            "fathom-subjects",
+            "fathom-engine",
+            "fathom-trace",
+            "fathom-report",
+        ],
     ),
     ("xtask", &[]),
 ];

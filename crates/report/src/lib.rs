@@ -1,0 +1,12 @@
+//! Runs, told to people: as text for a terminal, as one HTML page that needs nothing else, and as
+//! JSON for machines.
+//!
+//! A command that runs something fills a [`Run`] and writes it as `run.json` into its output
+//! directory. Everything here starts from that file, so a report can be made again later, elsewhere,
+//! by a newer program, without running anything.
+
+#![forbid(unsafe_code)]
+
+pub mod run;
+
+pub use run::Run;

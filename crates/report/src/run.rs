@@ -1,0 +1,272 @@
+//! What a run leaves for the reports: `run.json`.
+//!
+//! The file holds the facts, already in words (operations, trees and writes as text): the reports
+//! need none of the crates that made them.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the file format. It grows with every change that an older program would misread.
+pub const FORMAT: u32 = 1;
+
+/// The name of the file in a run directory.
+pub const FILE: &str = "run.json";
+
+/// Which command made a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// `fathom crash`: the power was cut.
+    Crash,
+    /// `fathom check`: the answers were compared with a reference.
+    Check,
+}
+
+/// One run: what was tested, how far, and what came out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Which command it was.
+    pub kind: Kind,
+    /// The command line as typed.
+    pub command: String,
+    /// The file system, as named on the command line.
+    pub subject: String,
+    /// What exactly was tested: the crate or library with its version.
+    pub version: String,
+    /// The shape of its device, in words.
+    pub geometry: String,
+    /// What the file system promises, by its own documentation. Empty if the run did not ask.
+    pub guarantee: Vec<Promise>,
+    /// The program that tested: name and version.
+    pub program: String,
+    /// How long the run took.
+    pub seconds: f64,
+    /// Why it ended, as the rest of a sentence: "everything within 6 operations was explored".
+    pub stop: String,
+    /// How many threads worked.
+    pub threads: usize,
+    /// What was counted, the most telling first. Reports know the names `states`, `transitions`,
+    /// `crash_images`, `crash_points` and `recoveries`, and show all others as they are.
+    pub counts: Vec<Count>,
+    /// How many states were first reached with 0, 1, 2, … operations.
+    pub by_depth: Vec<u64>,
+    /// The course of the run, in order of time. May be empty.
+    pub samples: Vec<Sample>,
+    /// Interesting things that the run was meant to reach and did not.
+    pub goals_missed: Vec<String>,
+    /// What broke, the most serious first; one for each cause.
+    pub findings: Vec<FindingPage>,
+}
+
+/// A promise of the file system.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Promise {
+    /// What it is about: "names are durable".
+    pub what: String,
+    /// What is promised: "when the operation has returned".
+    pub is: String,
+    /// Where the file system says so.
+    pub cite: String,
+}
+
+/// A number of the run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Count {
+    /// What was counted, as a machine would call it: `crash_images`.
+    pub name: String,
+    /// How many.
+    pub value: u64,
+    /// What that means, in a few words.
+    pub about: String,
+}
+
+/// The run at one moment. The numbers never shrink.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sample {
+    /// Time since the start.
+    pub seconds: f64,
+    /// States reached so far.
+    pub states: u64,
+    /// Crash images judged so far.
+    pub crash_images: u64,
+    /// Findings so far: one for each cause, as in [`Run::findings`].
+    pub findings: u64,
+}
+
+/// A finding, ready to be told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FindingPage {
+    /// The copyable id.
+    pub id: String,
+    /// The class of violation: `lost_entry`.
+    pub class: String,
+    /// One line that says what is wrong.
+    pub title: String,
+    /// How often this cause was met.
+    pub count: u64,
+    /// The crash levels at which it was met: `linear`, `torn`, ….
+    pub levels: Vec<String>,
+    /// The minimal workload, one operation per line.
+    pub ops: Vec<String>,
+    /// The index in `ops` of the operation during which the power failed (or, for `check`, that was
+    /// answered wrongly). `ops.len()`: after all of them, or while the file system recovered.
+    pub in_flight: usize,
+    /// Where in that operation: "after 2 of its 5 writes".
+    pub cut: String,
+    /// The device's log of the operation in flight.
+    pub writes: Vec<WriteLine>,
+    /// The tree before the operation in flight, in order of path.
+    pub before: Vec<TreeLine>,
+    /// The legal trees, in order of path each. One that equals `before` is named so in the reports.
+    pub promised: Vec<Vec<TreeLine>>,
+    /// The tree that was found, in order of path. Empty if there was none to look at.
+    pub found: Vec<TreeLine>,
+    /// What differs from the nearest legal tree, one line each.
+    pub differences: Vec<String>,
+    /// The command line that shows it again.
+    pub replay: String,
+    /// The directory with everything that was recorded.
+    pub directory: String,
+    /// What happened, told to a person. Paragraphs are separated by empty lines.
+    pub story: String,
+}
+
+/// A write of the operation in flight.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WriteLine {
+    /// Its number in the log of the device.
+    pub index: usize,
+    /// What it was: "program block 3, 16 bytes at 48".
+    pub text: String,
+    /// Whether it is on the device after the power failure.
+    pub arrived: bool,
+}
+
+/// An entry of a tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TreeLine {
+    /// The path from the root, without a slash before it; of a directory with a slash behind it.
+    pub path: String,
+    /// What is there, in words, contents included. Entries are the same if the texts are.
+    pub text: String,
+}
+
+/// A run that could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// There is no run.
+    #[error("{}: there is no run", path.display())]
+    Missing {
+        /// The file that was looked for.
+        path: PathBuf,
+    },
+    /// The system refused.
+    #[error("{}: cannot {what}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The file is no run.
+    #[error("{}: is no run or is damaged: {reason}", path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong and where.
+        reason: String,
+    },
+    /// The file was written by another version of the program.
+    #[error("{}: has format {found}, this program reads format {FORMAT}", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u64,
+    },
+}
+
+impl Run {
+    /// Reads a run: its file, or the directory that holds it.
+    ///
+    /// # Errors
+    /// If there is none, or it is damaged, or of another version.
+    pub fn read(path: &Path) -> Result<Run, RunError> {
+        let path = file_in(path);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) => return Err(unreadable(path, error)),
+        };
+        Run::parse(&text).map_err(|problem| match problem {
+            Problem::Version(found) => RunError::Version { path, found },
+            Problem::Corrupt(reason) => RunError::Corrupt { path, reason },
+        })
+    }
+
+    /// Writes the run into a file, or as [`FILE`] into a directory. Whoever reads meanwhile sees the
+    /// old file or the new one.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), RunError> {
+        let path = file_in(path);
+        let new = path.with_extension("json.new");
+        let text = serde_json::to_string_pretty(self).expect("a run has only strings as keys");
+        fs::write(&new, text + "\n").and_then(|()| fs::rename(&new, &path)).map_err(|source| {
+            // A half-written file helps nobody; that it may not even exist is no second error.
+            let _ = fs::remove_file(&new);
+            RunError::Io { path, what: "write it", source }
+        })
+    }
+
+    /// The value of a count, if the run has it.
+    pub fn count(&self, name: &str) -> Option<u64> {
+        self.counts.iter().find(|count| count.name == name).map(|count| count.value)
+    }
+
+    fn parse(text: &str) -> Result<Run, Problem> {
+        /// What every version has.
+        #[derive(Deserialize)]
+        struct Head {
+            format: u64,
+        }
+        let corrupt = |error: serde_json::Error| Problem::Corrupt(error.to_string());
+        // The version first: what an unknown field means depends on it.
+        let head: Head = serde_json::from_str(text).map_err(corrupt)?;
+        if head.format != u64::from(FORMAT) {
+            return Err(Problem::Version(head.format));
+        }
+        serde_json::from_str(text).map_err(corrupt)
+    }
+}
+
+enum Problem {
+    Version(u64),
+    Corrupt(String),
+}
+
+fn file_in(path: &Path) -> PathBuf {
+    if path.is_dir() { path.join(FILE) } else { path.to_owned() }
+}
+
+fn unreadable(path: PathBuf, error: io::Error) -> RunError {
+    match error.kind() {
+        io::ErrorKind::NotFound => RunError::Missing { path },
+        io::ErrorKind::InvalidData => RunError::Corrupt { path, reason: "it is not text".into() },
+        _ => RunError::Io { path, what: "read it", source: error },
+    }
+}
