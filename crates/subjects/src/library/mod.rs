@@ -3,6 +3,10 @@
 //! They need no root, no kernel and no mount point, and a mount takes microseconds: so their states
 //! can be searched exhaustively, with the power cut at every write.
 
+#[cfg(any(feature = "fatfs", feature = "littlefs", feature = "littlefs-c"))]
+mod calls;
+#[cfg(feature = "fatfs")]
+pub mod fatfs;
 #[cfg(any(feature = "littlefs", feature = "littlefs-c"))]
 pub mod littlefs;
 
@@ -79,14 +83,21 @@ pub fn all() -> Vec<Known> {
             feature: "littlefs",
             about: "littlefs in Rust (littlefs-rust-core), a function-by-function port of the C code",
             needs: "",
-            make: built_in!("littlefs", |geometry| littlefs::port(geometry)),
+            make: built_in!("littlefs", littlefs::port),
         },
         Known {
             name: "littlefs-c",
             feature: "littlefs-c",
             about: "littlefs in C (littlefs2-sys)",
             needs: "libclang",
-            make: built_in!("littlefs-c", |geometry| littlefs::original(geometry)),
+            make: built_in!("littlefs-c", littlefs::original),
+        },
+        Known {
+            name: "fatfs",
+            feature: "fatfs",
+            about: "FAT in Rust (fatfs): FAT12 on a small disk",
+            needs: "",
+            make: built_in!("fatfs", fatfs::open),
         },
     ]
 }

@@ -11,9 +11,10 @@ use std::ptr;
 
 use fathom_block::{BlockBacked, Geometry, Guarantee, Image, MountFailure, Mounted, Recorder};
 use fathom_core::flags::{Access, OpenFlags};
-use fathom_core::{Errno, FsPath, HarnessFault, Op, Outcome, PlainTree, Slot, Target, Tree};
+use fathom_core::{Errno, FsPath, HarnessFault, Op, Outcome, Slot, Tree};
 
 use super::sys;
+use crate::library::calls::{self, Calls, ENTRIES_MAX, Found};
 
 /// `enum lfs_open_flags` of lfs.h.
 mod flag {
@@ -31,10 +32,6 @@ const TYPE_DIR: u8 = 2;
 
 /// `LFS_SEEK_SET` of lfs.h.
 const SEEK_SET: i32 = 0;
-
-/// Entries of one directory, and levels of directories, beyond which a walk goes round in circles.
-const ENTRIES_MAX: usize = 4096;
-const LEVELS_MAX: usize = 64;
 
 /// littlefs as a recipe.
 pub(super) struct Littlefs {
@@ -280,7 +277,20 @@ impl Mount {
         errno(unsafe { sys::lfs_file_close(self.lfs(), &raw mut open.file) })
     }
 
-    fn apply_open(&mut self, slot: Slot, path: &FsPath, flags: OpenFlags) -> Result<u64, Errno> {
+    fn remove(&mut self, path: &FsPath, dir: bool) -> Result<u64, Errno> {
+        match (self.is_dir(path)?, dir) {
+            (false, true) => return Err(Errno::ENOTDIR),
+            (true, false) => return Err(Errno::EISDIR),
+            _ => {}
+        }
+        let path = CPath::new(path);
+        // SAFETY: a terminated path.
+        errno(unsafe { sys::lfs_remove(self.lfs(), path.as_ptr()) })
+    }
+}
+
+impl Calls for Mount {
+    fn open(&mut self, slot: Slot, path: &FsPath, flags: OpenFlags) -> Result<u64, Errno> {
         if let Some(mut open) = self.open.remove(&slot) {
             self.close_file(&mut open)?;
         }
@@ -302,6 +312,11 @@ impl Mount {
         let open = self.open_file(path, lfs_flags)?;
         self.open.insert(slot, open);
         Ok(0)
+    }
+
+    fn close(&mut self, slot: Slot) -> Result<u64, Errno> {
+        let mut open = self.open.remove(&slot).ok_or(Errno::EBADF)?;
+        self.close_file(&mut open)
     }
 
     fn pwrite(&mut self, slot: Slot, offset: i64, data: &[u8]) -> Result<u64, Errno> {
@@ -357,15 +372,12 @@ impl Mount {
         }
     }
 
-    fn remove(&mut self, path: &FsPath, dir: bool) -> Result<u64, Errno> {
-        match (self.is_dir(path)?, dir) {
-            (false, true) => return Err(Errno::ENOTDIR),
-            (true, false) => return Err(Errno::EISDIR),
-            _ => {}
-        }
-        let path = CPath::new(path);
-        // SAFETY: a terminated path.
-        errno(unsafe { sys::lfs_remove(self.lfs(), path.as_ptr()) })
+    fn rmdir(&mut self, path: &FsPath) -> Result<u64, Errno> {
+        self.remove(path, true)
+    }
+
+    fn unlink(&mut self, path: &FsPath) -> Result<u64, Errno> {
+        self.remove(path, false)
     }
 
     fn mkdir(&mut self, path: &FsPath) -> Result<u64, Errno> {
@@ -380,8 +392,7 @@ impl Mount {
         errno(unsafe { sys::lfs_rename(self.lfs(), from.as_ptr(), to.as_ptr()) })
     }
 
-    /// The entries of a directory: name and whether it is a directory.
-    fn list(&mut self, path: &FsPath) -> Result<Vec<(Vec<u8>, bool)>, Errno> {
+    fn list(&mut self, path: &FsPath) -> Result<Vec<Found>, Errno> {
         let path = CPath::new(path);
         let mut found = Vec::new();
         // SAFETY: the directory is initialised by opening it, stays where it is until it is closed,
@@ -401,7 +412,8 @@ impl Mount {
                 let name = std::slice::from_raw_parts(name, size_of_val(&info.name));
                 let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
                 if name != b"." && name != b".." {
-                    found.push((name.to_vec(), info.type_ == TYPE_DIR));
+                    let is_dir = info.type_ == TYPE_DIR;
+                    found.push(Found { name: name.to_vec(), is_dir });
                 }
             };
             sys::lfs_dir_close(self.lfs(), &raw mut dir);
@@ -425,58 +437,11 @@ impl Mount {
         let bytes = bytes.map_err(|errno| ("read", errno))?;
         closed.map(|_| bytes)
     }
-
-    fn walk(&mut self, dir: &FsPath, level: usize, tree: &mut PlainTree) {
-        let entries = match self.list(dir) {
-            Ok(_) if level > LEVELS_MAX => {
-                return tree.broken(dir.clone(), "getdents", Errno::ELOOP);
-            }
-            Ok(entries) => entries,
-            Err(errno) => return tree.broken(dir.clone(), "getdents", errno),
-        };
-        for (name, is_dir) in entries {
-            let path = dir.join(&name);
-            if let Err(errno) = self.is_dir(&path) {
-                tree.broken(path, "stat", errno);
-            } else if is_dir {
-                tree.dir(path.clone());
-                self.walk(&path, level + 1, tree);
-            } else {
-                match self.contents(&path) {
-                    Ok(bytes) => tree.file(path, &bytes),
-                    Err((call, errno)) => tree.broken(path, call, errno),
-                }
-            }
-        }
-    }
 }
 
 impl Mounted for Mount {
     fn apply(&mut self, op: &Op) -> Outcome {
-        let result = match op {
-            Op::Open { slot, path, flags, .. } => self.apply_open(*slot, path, *flags),
-            Op::Close { slot } => self
-                .open
-                .remove(slot)
-                .ok_or(Errno::EBADF)
-                .and_then(|mut open| self.close_file(&mut open)),
-            Op::Pread { slot, offset, len } => {
-                return match self.pread(*slot, *offset, *len) {
-                    Ok(bytes) => Outcome::data(&bytes),
-                    Err(errno) => Outcome::err(errno),
-                };
-            }
-            Op::Pwrite { slot, offset, data } => self.pwrite(*slot, *offset, &data.to_vec()),
-            Op::Truncate { target: Target::Slot(slot), len } => self.truncate(*slot, *len),
-            Op::Mkdir { path, .. } => self.mkdir(path),
-            Op::Rmdir { path } => self.remove(path, true),
-            Op::Unlink { path } => self.remove(path, false),
-            Op::Rename { from, to, flags } if flags.is_empty() => self.rename(from, to),
-            Op::Fsync { slot } | Op::Fdatasync { slot } => self.fsync(*slot),
-            Op::Sync => self.sync(),
-            _ => Err(Errno::EOPNOTSUPP),
-        };
-        result.map_or_else(Outcome::err, Outcome::ok)
+        calls::apply(self, op)
     }
 
     fn recover(&mut self) -> Result<(), Errno> {
@@ -485,9 +450,7 @@ impl Mounted for Mount {
     }
 
     fn observe(&mut self) -> Tree {
-        let mut tree = PlainTree::new();
-        self.walk(&FsPath::from("."), 0, &mut tree);
-        tree.finish()
+        calls::observe(self)
     }
 
     fn position(&self) -> usize {
