@@ -15,7 +15,7 @@ use fathom_engine::search::{
 use super::systems::puzzle::Puzzle;
 use super::systems::random::RandomGraph;
 use super::systems::recorder::Recorder;
-use super::{BITSTATE, THREADS, comparable, everything, run};
+use super::{BITSTATE, THREADS, busy, comparable, everything, run};
 
 fn graph() -> RandomGraph {
     RandomGraph { seed: 8, nodes: 30_000, degree: 7, vague: true, bad: 101 }
@@ -109,7 +109,7 @@ impl System for SlowPuzzle {
     }
 
     fn next(&self, state: &u64, action: &u8) -> Option<u64> {
-        (0..40).for_each(|_| std::hint::spin_loop());
+        busy(Duration::from_micros(1));
         PUZZLE.next(state, action)
     }
 
@@ -145,7 +145,7 @@ fn victim() {
     if let (Some(path), Some(strategy)) = (std::env::var_os("VICTIM"), std::env::var_os("STRATEGY"))
     {
         let strategy = if strategy == "bfs" { Strategy::Bfs } else { Strategy::Dfs };
-        let slow = Recorder { spins: 200, ..Recorder::new(graph()) };
+        let slow = Recorder { effort: Duration::from_micros(10), ..Recorder::new(graph()) };
         run(&slow, &strategy, &with_file(&everything(), Path::new(&path), false));
     }
 }

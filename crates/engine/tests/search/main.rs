@@ -8,7 +8,7 @@ mod records;
 mod same_result;
 mod systems;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fathom_engine::search::{Memory, Plan, Report, Strategy, System, Unobserved, search};
 
@@ -16,6 +16,14 @@ const THREADS: [usize; 3] = [1, 2, 4];
 
 /// Large enough that nothing is missed in the small systems here (checked by their counts).
 const BITSTATE: Memory = Memory::Bitstate { bytes: 1 << 23, hashes: 3, seed: 1 };
+
+/// Works for at least so long.
+fn busy(effort: Duration) {
+    let started = Instant::now();
+    while started.elapsed() < effort {
+        std::hint::spin_loop();
+    }
+}
 
 /// A plan that explores everything.
 fn everything() -> Plan {

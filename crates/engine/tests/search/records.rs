@@ -92,7 +92,7 @@ fn every_bound_leaves_a_checkpoint() {
         (Stop::Asked, everything()),
     ];
     for (stop, plan) in stops {
-        let recorder = Recorder { spins: 200, ..Recorder::new(graph()) };
+        let recorder = Recorder { effort: Duration::from_micros(10), ..Recorder::new(graph()) };
         let plan = with_file(&Plan { threads: 2, ..plan }, &path, false);
         let report = search(&recorder, &Strategy::Bfs, &plan, &mut Restless(1));
         assert_eq!(report.expect("a sound plan").stop, stop);

@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use fathom_engine::search::{Property, System};
 
 use super::random::RandomGraph;
+use crate::busy;
 
 /// The graph with its records.
 pub(crate) struct Recorder {
     pub(crate) graph: RandomGraph,
-    /// Makes judging slow.
-    pub(crate) spins: u32,
+    /// How long it takes to judge a step.
+    pub(crate) effort: Duration,
     /// What was judged (the node where a step ends), and of each the smallest step: node, tag, edge.
     pub(crate) records: Mutex<BTreeMap<u64, [u64; 3]>>,
     /// Steps judged by this object: not a record, since it counts steps taken twice.
@@ -25,7 +27,7 @@ impl Recorder {
     pub(crate) fn new(graph: RandomGraph) -> Recorder {
         Recorder {
             graph,
-            spins: 0,
+            effort: Duration::ZERO,
             records: Mutex::default(),
             judged: AtomicU64::new(0),
             retraced: AtomicU64::new(0),
@@ -51,7 +53,7 @@ impl System for Recorder {
 
     fn next(&self, state: &(u64, u64), edge: &u64) -> Option<(u64, u64)> {
         self.judged.fetch_add(1, Ordering::Relaxed);
-        (0..self.spins).for_each(|_| std::hint::spin_loop());
+        busy(self.effort);
         let next = self.graph.next(state, edge)?;
         let step = [state.0, state.1, *edge];
         let mut records = self.records.lock().expect("no panics");
