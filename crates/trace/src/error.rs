@@ -1,0 +1,59 @@
+//! What can go wrong while tracing.
+
+use std::io;
+use std::path::PathBuf;
+
+/// An error of the tracer itself, never of the program that is traced.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// A system call of the tracer failed.
+    #[error("{doing}: {source}")]
+    System {
+        /// What it was for.
+        doing: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The mount to be watched cannot be used.
+    #[error("cannot watch {}: {reason}", path.display())]
+    Target {
+        /// What was asked for.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The command could not be executed.
+    #[error("cannot execute {command}: {source}")]
+    Command {
+        /// What was asked for.
+        command: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The tracer in the kernel cannot be used here.
+    #[error("the tracer in the kernel cannot be used: {0}")]
+    Bpf(String),
+    /// A log cannot be understood.
+    #[error("{}: line {line}: {reason}", path.display())]
+    Log {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A data file of ours or of the user is wrong.
+    #[error("{0}")]
+    Data(String),
+}
+
+impl TraceError {
+    /// The present `errno` with what was tried.
+    pub(crate) fn last(doing: impl Into<String>) -> TraceError {
+        TraceError::System { doing: doing.into(), source: io::Error::last_os_error() }
+    }
+}
+
+/// A result of this crate.
+pub type Result<T> = std::result::Result<T, TraceError>;

@@ -1,0 +1,397 @@
+//! The tracer that needs no privilege: ptrace(2), with a seccomp filter so that the program stops only
+//! at calls on files.
+//!
+//! Which file system a call concerns is found out at the stop, through `/proc`. What it cannot see:
+//! io_uring (refused, so that programs fall back to calls), calls of 32-bit programs, and what another
+//! thread changes between the stop and the call.
+
+mod filter;
+mod resolve;
+mod tracee;
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::io;
+
+use crate::error::{Result, TraceError};
+use crate::layout::{Call, SLOTS_MAX, SlotKind, Source, calls, index_of_nr};
+use crate::sample::{AT_FDCWD, Raw, Sample, Samples, Touch, encode, is_restart};
+use crate::spawn::spawn;
+use crate::target::Target;
+use crate::traced::{Ended, Traced};
+use resolve::{Last, touch_fd, touch_path};
+use tracee::{Mounts, Tracee};
+
+/// Marks the stops at the end of a call (ptrace(2), PTRACE_O_TRACESYSGOOD).
+const SYSCALL_STOP: i32 = libc::SIGTRAP | 0x80;
+/// `AUDIT_ARCH_X86_64`.
+const ARCH_X86_64: u32 = 0xc000_003e;
+
+const LIMITS: [&str; 3] = [
+    "io_uring is refused to the program (EPERM), because its operations would not be seen",
+    "calls of 32-bit programs are not counted",
+    "a path is resolved just before the call: what other threads change in between is not seen",
+];
+
+/// Runs a command and counts its calls.
+pub fn run(argv: &[OsString], targets: &[Target]) -> Result<Traced> {
+    let program = filter::program();
+    let header =
+        libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+    let waiting = spawn(argv, || install(&header))?;
+    seize(waiting.pid)?;
+    let mut started = waiting.go()?;
+    let mut tracer = Tracer::new(started.pid, targets);
+    tracer.until_all_ended()?;
+    if let Some(failure) = started.failure() {
+        return Err(failure);
+    }
+    let mut limits: Vec<String> = LIMITS.map(str::to_owned).to_vec();
+    if tracer.foreign > 0 {
+        limits.push(format!("{} calls of 32-bit programs were seen", tracer.foreign));
+    }
+    Ok(Traced {
+        samples: tracer.samples,
+        tracer: "ptrace".to_owned(),
+        limits,
+        ended: tracer.ended,
+        lost: 0,
+        guessed: 0,
+    })
+}
+
+/// In the child, between fork and exec.
+fn install(header: &libc::sock_fprog) -> io::Result<()> {
+    // SAFETY: the filter outlives the call; only integers otherwise.
+    unsafe {
+        let install = || {
+            let mode = libc::SECCOMP_SET_MODE_FILTER;
+            libc::syscall(libc::SYS_seccomp, mode, 0, std::ptr::from_ref(header))
+        };
+        // With CAP_SYS_ADMIN there is no need to take setuid programs their effect.
+        if install() != 0 {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+            if install() != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn seize(pid: i32) -> Result<()> {
+    let options = libc::PTRACE_O_TRACESECCOMP
+        | libc::PTRACE_O_TRACESYSGOOD
+        | libc::PTRACE_O_TRACEFORK
+        | libc::PTRACE_O_TRACEVFORK
+        | libc::PTRACE_O_TRACECLONE
+        | libc::PTRACE_O_TRACEEXEC
+        | libc::PTRACE_O_EXITKILL;
+    // SAFETY: integers only.
+    if unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid, 0, options) } != 0 {
+        return Err(TraceError::last("cannot trace the command (ptrace)"));
+    }
+    Ok(())
+}
+
+/// A call that has begun.
+#[derive(Debug)]
+struct Begun {
+    call: u16,
+    slots: [u32; SLOTS_MAX],
+    touch: Touch,
+    args: [u64; 6],
+}
+
+struct Tracer {
+    root: i32,
+    begun: HashMap<i32, Begun>,
+    mounts: Mounts,
+    samples: Samples,
+    ended: Option<Ended>,
+    foreign: u64,
+}
+
+impl Tracer {
+    fn new(root: i32, targets: &[Target]) -> Tracer {
+        Tracer {
+            root,
+            begun: HashMap::new(),
+            mounts: Mounts::new(targets),
+            samples: Samples::default(),
+            ended: None,
+            foreign: 0,
+        }
+    }
+
+    fn until_all_ended(&mut self) -> Result<()> {
+        loop {
+            let mut status = 0;
+            // SAFETY: `status` is a local integer.
+            let tid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL) };
+            if tid < 0 {
+                match io::Error::last_os_error().raw_os_error() {
+                    Some(libc::ECHILD) => return Ok(()),
+                    Some(libc::EINTR) => continue,
+                    _ => return Err(TraceError::last("cannot wait for the command")),
+                }
+            }
+            if libc::WIFSTOPPED(status) {
+                self.stopped(tid, status);
+            } else {
+                self.begun.remove(&tid);
+                if tid == self.root {
+                    self.ended = Some(Ended::from_status(status));
+                }
+            }
+        }
+    }
+
+    fn stopped(&mut self, tid: i32, status: i32) {
+        let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
+        match event {
+            libc::PTRACE_EVENT_SECCOMP => self.begin(tid),
+            libc::PTRACE_EVENT_EXEC => self.executed(tid),
+            libc::PTRACE_EVENT_STOP if signal != libc::SIGTRAP => {
+                // Job control stopped it; it stays stopped.
+                resume(libc::PTRACE_LISTEN, tid, 0);
+                return;
+            }
+            0 if signal == SYSCALL_STOP => self.end(tid),
+            _ => {}
+        }
+        let request =
+            if self.begun.contains_key(&tid) { libc::PTRACE_SYSCALL } else { libc::PTRACE_CONT };
+        let delivered = if event == 0 && signal != SYSCALL_STOP { signal } else { 0 };
+        resume(request, tid, delivered);
+    }
+
+    /// Another thread than the first may execute: it takes over the number of the first.
+    fn executed(&mut self, tid: i32) {
+        let mut former: libc::c_ulong = 0;
+        // SAFETY: the kernel writes one long.
+        unsafe { libc::ptrace(libc::PTRACE_GETEVENTMSG, tid, 0, &raw mut former) };
+        if let Some(begun) = self.begun.remove(&(former as i32)) {
+            self.begun.insert(tid, begun);
+        }
+    }
+
+    fn begin(&mut self, tid: i32) {
+        let Some(info) = syscall_info(tid) else {
+            return;
+        };
+        // SAFETY: at a stop of seccomp the kernel fills this member of the union.
+        let (nr, args) = unsafe { (info.u.seccomp.nr, info.u.seccomp.args) };
+        if info.arch != ARCH_X86_64 {
+            self.foreign += 1;
+            return;
+        }
+        let Some(call) = index_of_nr(nr) else {
+            return;
+        };
+        let tracee = Tracee { tid };
+        let details = &calls()[usize::from(call)];
+        if is_anonymous(details, &args) {
+            return;
+        }
+        let (slots, touch) = self.read(tracee, details, &args);
+        self.begun.insert(tid, Begun { call, slots, touch, args });
+    }
+
+    fn end(&mut self, tid: i32) {
+        let (Some(begun), Some(info)) = (self.begun.remove(&tid), syscall_info(tid)) else {
+            return;
+        };
+        // SAFETY: at the end of a call the kernel fills this member of the union.
+        let result = unsafe { info.u.exit.sval };
+        if is_restart(result) {
+            return;
+        }
+        let details = &calls()[usize::from(begun.call)];
+        let mut touch = begun.touch;
+        if details.opens && result >= 0 {
+            touch = touch_fd(Tracee { tid }, &mut self.mounts, result as i32);
+        }
+        if changes_mounts(details) && result >= 0 {
+            self.mounts.changed();
+            // A new mount is a call on the file system that is there now.
+            let (_, after) = self.read(Tracee { tid }, details, &begun.args);
+            touch = either(touch, after);
+        }
+        if touch != Touch::Outside {
+            self.samples.add(Sample::new(begun.call, touch, begun.slots, result), 1);
+        }
+    }
+
+    /// Codes of the arguments, and which file systems they concern.
+    fn read(&mut self, tracee: Tracee, call: &Call, args: &[u64; 6]) -> ([u32; SLOTS_MAX], Touch) {
+        let mut slots = [0; SLOTS_MAX];
+        let mut operands = Operands { dirfd: AT_FDCWD, paths: 0, touch: None };
+        for (slot, code) in call.slots.iter().zip(&mut slots) {
+            let value = match slot.source {
+                Source::Register(register) => Some(args[usize::from(register)]),
+                Source::Field { register, offset, bytes } => {
+                    field(tracee, args[usize::from(register)], offset, bytes)
+                }
+            };
+            let Some(value) = value else {
+                *code = encode(slot.kind, Raw::Unknown);
+                continue;
+            };
+            *code = self.operand(tracee, call, args, slot.kind, value, &mut operands);
+        }
+        if call.name == "close_range" {
+            for fd in tracee.fds(args[0] as u32, args[1] as u32) {
+                operands.add(touch_fd(tracee, &mut self.mounts, fd as i32));
+            }
+            operands.touch.get_or_insert(Touch::Outside);
+        }
+        let none = if call.global { Touch::Inside } else { Touch::Nothing };
+        (slots, operands.touch.unwrap_or(none))
+    }
+
+    fn operand(
+        &mut self,
+        tracee: Tracee,
+        call: &Call,
+        args: &[u64; 6],
+        kind: SlotKind,
+        value: u64,
+        operands: &mut Operands,
+    ) -> u32 {
+        match kind {
+            SlotKind::Fd => {
+                let touch = touch_fd(tracee, &mut self.mounts, value as i32);
+                operands.add(touch);
+                encode(kind, Raw::Fd(touch != Touch::Nothing))
+            }
+            SlotKind::FdNumber => encode(kind, Raw::Fd(tracee.has_fd(value as i32))),
+            SlotKind::DirFd => {
+                operands.dirfd = value as i32;
+                match value as i32 {
+                    AT_FDCWD => encode(kind, Raw::Number(value)),
+                    fd => encode(kind, Raw::Fd(tracee.has_fd(fd))),
+                }
+            }
+            SlotKind::Path => {
+                let dirfd = std::mem::replace(&mut operands.dirfd, AT_FDCWD);
+                let last = last_component(tracee, call, args, operands.paths);
+                operands.paths += 1;
+                let text = if value == 0 { Some(Vec::new()) } else { tracee.text(value) };
+                let Some(text) = text else {
+                    operands.add(Touch::Nothing);
+                    return encode(kind, Raw::Unreadable);
+                };
+                // A null path is the descriptor itself where it is allowed (utimensat(2)).
+                operands.add(if value == 0 && dirfd == AT_FDCWD {
+                    Touch::Nothing
+                } else {
+                    touch_path(tracee, &mut self.mounts, dirfd, &text, last)
+                });
+                encode(kind, Raw::Text((value != 0).then_some(&text)))
+            }
+            SlotKind::Mapping => {
+                let device = tracee.mapped_device(value);
+                let watched = device.is_some_and(|device| self.mounts.watches(&device));
+                operands.add(if watched { Touch::Inside } else { Touch::Outside });
+                encode(kind, Raw::Number(value))
+            }
+            _ => encode_plain(tracee, kind, value),
+        }
+    }
+}
+
+/// What has been said about files so far.
+struct Operands {
+    dirfd: i32,
+    paths: u8,
+    touch: Option<Touch>,
+}
+
+impl Operands {
+    fn add(&mut self, touch: Touch) {
+        self.touch = Some(self.touch.map_or(touch, |before| either(before, touch)));
+    }
+}
+
+/// One operand inside is enough; a bad one matters only if there is no other.
+fn either(a: Touch, b: Touch) -> Touch {
+    let order = [Touch::Inside, Touch::Unresolved, Touch::Outside];
+    order.into_iter().find(|touch| *touch == a || *touch == b).unwrap_or(Touch::Nothing)
+}
+
+fn encode_plain(tracee: Tracee, kind: SlotKind, value: u64) -> u32 {
+    match kind {
+        SlotKind::Text | SlotKind::XattrName if value == 0 => encode(kind, Raw::Text(None)),
+        SlotKind::Text | SlotKind::XattrName => match tracee.text(value) {
+            Some(text) => encode(kind, Raw::Text(Some(&text))),
+            None => encode(kind, Raw::Unreadable),
+        },
+        SlotKind::Offset if value != 0 => match field(tracee, value, 0, 8) {
+            Some(offset) => encode(kind, Raw::Offset(offset as i64)),
+            None => encode(kind, Raw::Unreadable),
+        },
+        _ => encode(kind, Raw::Number(value)),
+    }
+}
+
+fn field(tracee: Tracee, address: u64, offset: u8, bytes: u8) -> Option<u64> {
+    let mut buffer = [0; 8];
+    let bytes = usize::from(bytes);
+    let read = tracee.read(address.wrapping_add(offset.into()), &mut buffer[..bytes]);
+    (address != 0 && read == bytes).then(|| u64::from_le_bytes(buffer))
+}
+
+/// openat2(2): RESOLVE_NO_XDEV, RESOLVE_BENEATH, RESOLVE_IN_ROOT.
+const RESOLVE_CONFINED: u64 = 0x01 | 0x08 | 0x10;
+const RESOLVE_NO_SYMLINKS: u64 = 0x04;
+const O_NOFOLLOW: u64 = 0o400_000;
+const O_CREAT_EXCL: u64 = 0o300;
+
+fn last_component(tracee: Tracee, call: &Call, args: &[u64; 6], path: u8) -> Last {
+    let (mut flags, mut resolve) = (0, 0);
+    match call.name {
+        "open" => flags = args[1],
+        "openat" => flags = args[2],
+        "openat2" => {
+            flags = field(tracee, args[2], 0, 8).unwrap_or(0);
+            resolve = field(tracee, args[2], 16, 8).unwrap_or(0);
+        }
+        _ => {}
+    }
+    let toggled =
+        call.follow.toggle.is_some_and(|(reg, mask)| args[usize::from(reg)] as u32 & mask != 0);
+    let refused = flags & O_NOFOLLOW != 0
+        || flags & O_CREAT_EXCL == O_CREAT_EXCL
+        || resolve & RESOLVE_NO_SYMLINKS != 0;
+    Last {
+        follow: call.follow.by_default != toggled && !refused,
+        parent: path >= call.follow.parent_from,
+        confined: resolve & RESOLVE_CONFINED != 0,
+    }
+}
+
+/// Memory without a file is no matter of file systems.
+fn is_anonymous(call: &Call, args: &[u64; 6]) -> bool {
+    call.name == "mmap" && args[3] & libc::MAP_ANONYMOUS as u64 != 0
+}
+
+fn changes_mounts(call: &Call) -> bool {
+    matches!(call.name, "mount" | "umount2" | "move_mount" | "pivot_root")
+}
+
+fn syscall_info(tid: i32) -> Option<libc::ptrace_syscall_info> {
+    // SAFETY: a plain structure for which all zeroes are valid, and its true size.
+    unsafe {
+        let mut info: libc::ptrace_syscall_info = std::mem::zeroed();
+        let size = size_of::<libc::ptrace_syscall_info>();
+        let got = libc::ptrace(libc::PTRACE_GET_SYSCALL_INFO, tid, size, &raw mut info);
+        (got > 0).then_some(info)
+    }
+}
+
+/// A thread that has just been killed cannot be resumed; its end will be told.
+fn resume(request: libc::c_uint, tid: i32, signal: i32) {
+    // SAFETY: integers only.
+    unsafe { libc::ptrace(request, tid, 0, signal) };
+}
