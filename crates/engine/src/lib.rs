@@ -5,13 +5,14 @@
 //! campaign that ties them, and [`replay`] repeats a recorded one. The engine never prints: it tells
 //! a [`Reporter`].
 //!
-//! Beside it, [`search`] explores every state of a system that can be cloned, and [`visited`] is its
-//! memory.
+//! Beside it, [`search`] explores every state of a system that can be cloned, [`visited`] is its
+//! memory, and [`crash`] is such a system: a file system whose power fails at every write.
 
 #![forbid(unsafe_code)]
 
 pub mod check;
 pub mod choice;
+pub mod crash;
 pub mod duel;
 pub mod finding;
 pub mod generate;

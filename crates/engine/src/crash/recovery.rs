@@ -1,0 +1,329 @@
+//! What becomes of an image after the power came back: does it mount, can everything be read, is
+//! recovery itself safe, can the file system be used.
+//!
+//! Nothing here depends on what should be there: one image is recovered once, however many workloads
+//! lead to it.
+
+use fathom_block::{BlockBacked, Image, Level, Mounted, Window};
+use fathom_core::flags::{OpenFlags, RenameFlags};
+use fathom_core::plain::{DIR_MODE, FILE_MODE};
+use fathom_core::{Digest, Errno, FsPath, HarnessFault, Kind, Op, Pattern, Tree};
+use serde::{Deserialize, Serialize};
+
+use super::config::CrashConfig;
+use super::judge::Class;
+use super::session::{Broke, guarded, mount};
+
+/// Something that no crash may cause, whatever was promised about the contents.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trouble {
+    /// What kind.
+    pub class: Class,
+    /// What exactly.
+    pub what: String,
+}
+
+impl Trouble {
+    fn new(class: Class, what: impl Into<String>) -> Trouble {
+        Trouble { class, what: what.into() }
+    }
+}
+
+/// What became of an image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recovered {
+    /// What is visible after mounting.
+    pub tree: Digest,
+    /// Bytes that one file could take before the disk was full; `None` if that was not tried.
+    pub capacity_bytes: Option<u64>,
+    /// Whether recovery wrote to the device.
+    pub wrote: bool,
+    /// The first thing that went wrong.
+    pub trouble: Option<Trouble>,
+}
+
+/// What is done with an image.
+#[derive(Clone, Copy, Debug)]
+pub struct Treatment {
+    /// Use it.
+    pub probe: bool,
+    /// Ask an independent checker.
+    pub second_opinion: bool,
+}
+
+impl From<&CrashConfig> for Treatment {
+    fn from(config: &CrashConfig) -> Treatment {
+        Treatment { probe: config.probe, second_opinion: config.second_opinion }
+    }
+}
+
+/// The tree that a mount of the image shows.
+///
+/// # Errors
+/// If it does not mount, or the subject panics.
+pub fn visible(subject: &dyn BlockBacked, image: &Image) -> Result<Tree, Broke> {
+    guarded(|| Ok(mount(subject, image)?.observe()))
+}
+
+/// Mounts, looks, mounts again in other ways, and uses an image.
+///
+/// # Errors
+/// Only if an independent checker could not be asked.
+pub fn recover(
+    subject: &dyn BlockBacked,
+    image: &Image,
+    treatment: Treatment,
+) -> Result<Recovered, HarnessFault> {
+    let mut recovered =
+        Recovered { tree: Digest::default(), capacity_bytes: None, wrote: false, trouble: None };
+    let mut fault = None;
+    let result = guarded(|| {
+        let tree = mount(subject, image)?.observe();
+        recovered.tree = tree.digest();
+        let outcome = examine(subject, image, &tree, treatment, &mut recovered);
+        recovered.trouble = outcome.unwrap_or_else(|harness| {
+            fault = Some(harness);
+            None
+        });
+        Ok(())
+    });
+    if let Some(fault) = fault {
+        return Err(fault);
+    }
+    match result {
+        Ok(()) => {}
+        Err(Broke::Mount(errno)) => {
+            let what = format!("mount fails with {errno}");
+            recovered.trouble = Some(Trouble::new(Class::Unmountable, what));
+        }
+        Err(Broke::Panic(message)) => {
+            let what = format!("panics: {}", first_line(&message));
+            recovered.trouble = Some(Trouble::new(Class::Unmountable, what));
+        }
+    }
+    Ok(recovered)
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+fn examine(
+    subject: &dyn BlockBacked,
+    image: &Image,
+    tree: &Tree,
+    treatment: Treatment,
+    recovered: &mut Recovered,
+) -> Result<Option<Trouble>, HarnessFault> {
+    let digest = tree.digest();
+    if let Some(trouble) = unreadable(tree) {
+        return Ok(Some(trouble));
+    }
+    let mut steps = || -> Result<Image, Result<Trouble, Broke>> {
+        twice(subject, image, digest).map_err(Ok)?;
+        let (unmounted, wrote) = repeatable(subject, image, digest)?;
+        recovered.wrote = wrote;
+        if treatment.probe {
+            recovered.capacity_bytes = Some(usable(subject, &unmounted, tree)?);
+        }
+        Ok(unmounted)
+    };
+    match steps() {
+        Err(Ok(trouble)) => return Ok(Some(trouble)),
+        Err(Err(Broke::Mount(errno))) => {
+            let what = format!("mounts once, then fails with {errno}");
+            return Ok(Some(Trouble::new(Class::NotIdempotent, what)));
+        }
+        Err(Err(Broke::Panic(message))) => {
+            let what = format!("panics when used: {}", first_line(&message));
+            return Ok(Some(Trouble::new(Class::NotUsable, what)));
+        }
+        Ok(unmounted) if treatment.second_opinion => {
+            let complaint = subject.second_opinion(&unmounted)?;
+            Ok(complaint.map(|complaint| Trouble::new(Class::Rejected, complaint)))
+        }
+        Ok(_) => Ok(None),
+    }
+}
+
+/// The first entry that cannot be looked at.
+fn unreadable(tree: &Tree) -> Option<Trouble> {
+    tree.entries.iter().find_map(|(path, entry)| {
+        let broken = entry.broken.as_ref()?;
+        let what = format!("{}({path:?}) fails with {}", broken.call, broken.errno);
+        Some(Trouble::new(Class::Unreadable, what))
+    })
+}
+
+/// The same image must show the same tree again.
+fn twice(subject: &dyn BlockBacked, image: &Image, digest: Digest) -> Result<(), Trouble> {
+    let again = mount(subject, image).map(|mut mounted| mounted.observe().digest());
+    if again == Ok(digest) {
+        return Ok(());
+    }
+    Err(Trouble::new(Class::NonDeterministic, "the same image mounted twice shows two trees"))
+}
+
+/// Recovery may not change what is visible, wherever it is interrupted; returns the image after a
+/// clean unmount, and whether recovery wrote anything.
+fn repeatable(
+    subject: &dyn BlockBacked,
+    image: &Image,
+    digest: Digest,
+) -> Result<(Image, bool), Result<Trouble, Broke>> {
+    let differs = |what: &str| Err(Ok(Trouble::new(Class::NotIdempotent, what)));
+    let mut mounted = mount(subject, image).map_err(Err)?;
+    if let Err(errno) = mounted.recover() {
+        return Err(Ok(Trouble::new(Class::NotUsable, format!("recovery fails with {errno}"))));
+    }
+    if mounted.observe().digest() != digest {
+        return differs("recovery changes the visible tree");
+    }
+    let recovered_at = mounted.position();
+    let (outcome, device) = mounted.unmount();
+    if let Err(errno) = outcome.result {
+        return Err(Ok(Trouble::new(Class::NotUsable, format!("unmount fails with {errno}"))));
+    }
+    let unmounted = device.image().clone();
+    let geometry = subject.geometry();
+    let window = Window::new(image, device.log(), geometry.atomic_bytes).between(0, recovered_at);
+    let mut broke = None;
+    for level in [Level::Linear, Level::Torn] {
+        let _ = level.enumerator(&fathom_block::Bounds::default()).visit(&window, &mut |_, image| {
+            let again = mount(subject, image).map(|mut mounted| mounted.observe().digest());
+            match again {
+                Ok(again) if again == digest => return std::ops::ControlFlow::Continue(()),
+                Ok(_) => broke = Some("recovery, interrupted and repeated, gives another tree"),
+                Err(_) => broke = Some("recovery, interrupted, leaves what cannot be mounted"),
+            }
+            std::ops::ControlFlow::Break(())
+        });
+    }
+    if let Some(what) = broke {
+        return differs(what);
+    }
+    if mount(subject, &unmounted).map_err(Err)?.observe().digest() != digest {
+        return differs("after recovery and a clean remount another tree is visible");
+    }
+    Ok((unmounted, recovered_at > 0))
+}
+
+/// Creates, writes, renames and deletes in every directory, fills the disk, frees it, fills it again.
+/// Returns how many bytes fitted.
+fn usable(
+    subject: &dyn BlockBacked,
+    image: &Image,
+    tree: &Tree,
+) -> Result<u64, Result<Trouble, Broke>> {
+    let mut mounted = mount(subject, image).map_err(Err)?;
+    let slack_bytes = subject.guarantee().capacity_slack_bytes.is;
+    let bytes = (|| {
+        for (dir, entry) in &tree.entries {
+            if entry.kind == Kind::Dir {
+                use_directory(&mut *mounted, dir)?;
+            }
+        }
+        let chunk_bytes = subject.geometry().erase_bytes.max(512) as u64;
+        let first = fill(&mut *mounted, chunk_bytes)?;
+        let second = fill(&mut *mounted, chunk_bytes)?;
+        if second + slack_bytes < first {
+            let what = format!("{first} bytes fit, then only {second}: freed space is gone");
+            return Err(Trouble::new(Class::Leak, what));
+        }
+        Ok(first)
+    })()
+    .map_err(Ok)?;
+    let found = mounted.observe();
+    if found.digest() != tree.digest() {
+        let difference = tree.differences(&found).into_iter().next();
+        let what = difference.map_or_else(String::new, |difference| difference.to_string());
+        return Err(Ok(Trouble::new(
+            Class::NotUsable,
+            format!("files made and removed again leave another tree: {what}"),
+        )));
+    }
+    Ok(bytes)
+}
+
+/// Names that no workload uses.
+const PROBE_NAMES: [&[u8]; 2] = [b"fathom0", b"fathom1"];
+
+/// Runs operations until one fails. No space is no fault: the rest is left out.
+fn attempt(mounted: &mut dyn Mounted, ops: &[Op]) -> Result<(), Trouble> {
+    for op in ops {
+        match mounted.apply(op).result {
+            Ok(_) => {}
+            Err(Errno::ENOSPC) => return Ok(()),
+            Err(errno) => {
+                return Err(Trouble::new(Class::NotUsable, format!("{op} fails with {errno}")));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn use_directory(mounted: &mut dyn Mounted, dir: &FsPath) -> Result<(), Trouble> {
+    let [one, other] = PROBE_NAMES.map(|name| dir.join(name));
+    let flags = OpenFlags::O_WRONLY | OpenFlags::O_CREAT | OpenFlags::O_EXCL;
+    let made = mounted.apply(&Op::Open { slot: 0, path: one.clone(), flags, mode: FILE_MODE });
+    match made.result {
+        Ok(_) => {}
+        Err(Errno::ENOSPC) => return Ok(()),
+        Err(errno) => {
+            let what = format!("a file in {dir:?} cannot be made: {errno}");
+            return Err(Trouble::new(Class::NotUsable, what));
+        }
+    }
+    let data = Pattern { seed: 1, len: 10 };
+    attempt(mounted, &[Op::Pwrite { slot: 0, offset: 0, data }, Op::Fsync { slot: 0 }])?;
+    attempt(mounted, &[Op::Close { slot: 0 }])?;
+    let flags = RenameFlags::empty();
+    let rename = Op::Rename { from: one.clone(), to: other.clone(), flags };
+    match mounted.apply(&rename).result {
+        Ok(_) => attempt(mounted, &[Op::Unlink { path: other }])?,
+        Err(Errno::ENOSPC) => attempt(mounted, &[Op::Unlink { path: one.clone() }])?,
+        Err(errno) => {
+            return Err(Trouble::new(Class::NotUsable, format!("{rename} fails with {errno}")));
+        }
+    }
+    let mkdir = Op::Mkdir { path: one.clone(), mode: DIR_MODE };
+    attempt(mounted, &[mkdir, Op::Rmdir { path: one }])
+}
+
+/// Disks larger than this are not filled completely.
+const FILL_BYTES_MAX: u64 = 1 << 20;
+
+/// Fills the disk with one file and removes it; returns how much fitted.
+fn fill(mounted: &mut dyn Mounted, chunk_bytes: u64) -> Result<u64, Trouble> {
+    let path = FsPath::from(".").join(PROBE_NAMES[0]);
+    let flags = OpenFlags::O_WRONLY | OpenFlags::O_CREAT | OpenFlags::O_EXCL;
+    let open = Op::Open { slot: 0, path: path.clone(), flags, mode: FILE_MODE };
+    let fails = |op: &Op, errno| {
+        Err(Trouble::new(Class::NotUsable, format!("filling the disk: {op} fails with {errno}")))
+    };
+    match mounted.apply(&open).result {
+        Ok(_) => {}
+        Err(Errno::ENOSPC) => return Ok(0),
+        Err(errno) => return fails(&open, errno),
+    }
+    let mut at = 0;
+    while at < FILL_BYTES_MAX {
+        let data = Pattern { seed: at, len: chunk_bytes };
+        let write = Op::Pwrite { slot: 0, offset: at as i64, data };
+        match mounted.apply(&write).result {
+            Ok(0) | Err(Errno::ENOSPC) => break,
+            Ok(count) => at += count,
+            Err(errno) => return fails(&write, errno),
+        }
+    }
+    let close = Op::Close { slot: 0 };
+    match mounted.apply(&close).result {
+        Ok(_) | Err(Errno::ENOSPC) => {}
+        Err(errno) => return fails(&close, errno),
+    }
+    let unlink = Op::Unlink { path };
+    match mounted.apply(&unlink).result {
+        Ok(_) => Ok(at),
+        Err(errno) => fails(&unlink, errno),
+    }
+}

@@ -1,0 +1,162 @@
+//! The shortest run that still shows the same.
+//!
+//! Delta debugging over the operations (what is left without its definition goes with it), then over
+//! the arguments, then over the crash point. Every candidate is played from a fresh format.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use fathom_block::{CrashPoint, Level};
+use fathom_core::{HarnessFault, Op, Pattern};
+use fathom_model::{Config, Model};
+
+use super::judge::Cause;
+use super::script::{Event, Script};
+use super::system::CrashSystem;
+
+/// Shrinks `script`, which shows `cause`, within a time.
+///
+/// # Errors
+/// If the harness fails.
+pub fn shrink(
+    system: &CrashSystem<'_>,
+    script: &Script,
+    cause: &Cause,
+    budget: Duration,
+) -> Result<Script, HarnessFault> {
+    let mut shrinker =
+        Shrinker { system, cause, best: script.clone(), until: Instant::now() + budget };
+    loop {
+        let before = shrinker.best.clone();
+        shrinker.fewer()?;
+        shrinker.smaller()?;
+        if shrinker.best == before || shrinker.is_late() {
+            break;
+        }
+    }
+    shrinker.simpler_cut()?;
+    Ok(shrinker.best)
+}
+
+struct Shrinker<'a> {
+    system: &'a CrashSystem<'a>,
+    cause: &'a Cause,
+    best: Script,
+    until: Instant,
+}
+
+impl Shrinker<'_> {
+    fn is_late(&self) -> bool {
+        Instant::now() >= self.until
+    }
+
+    /// The events without the last power cut.
+    fn body(&self) -> Vec<Event> {
+        let mut events = self.best.0.clone();
+        if matches!(events.last(), Some(Event::PowerCut(_))) {
+            events.pop();
+        }
+        events
+    }
+
+    /// Removes events, many at a time first.
+    fn fewer(&mut self) -> Result<(), HarnessFault> {
+        let mut len = self.body().len().div_ceil(2);
+        while len > 0 && !self.is_late() {
+            let mut at = 0;
+            while at + len < self.body().len() {
+                let mut events = self.body();
+                events.drain(at..at + len);
+                if !self.accept(events)? {
+                    at += 1;
+                }
+            }
+            len /= 2;
+        }
+        Ok(())
+    }
+
+    /// Makes written data smaller.
+    fn smaller(&mut self) -> Result<(), HarnessFault> {
+        for index in 0..self.body().len() {
+            for smaller in [1, 16, 64, 128, 256] {
+                let mut events = self.body();
+                match events.get_mut(index) {
+                    Some(Event::Op(Op::Pwrite { data: Pattern { len, .. }, .. }))
+                        if smaller < *len =>
+                    {
+                        *len = smaller;
+                    }
+                    _ => break,
+                }
+                if self.accept(events)? {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The earliest cut of the simplest level.
+    fn simpler_cut(&mut self) -> Result<(), HarnessFault> {
+        let Some(Event::PowerCut(mut best)) = self.best.0.last().cloned() else { return Ok(()) };
+        let body = Script(self.body());
+        self.system.cuts(&body, self.cause, &mut |point| {
+            if rank(&point) < rank(&best) {
+                best = point;
+            }
+            ControlFlow::Continue(())
+        })?;
+        self.best = Script(self.body().into_iter().chain([Event::PowerCut(best)]).collect());
+        Ok(())
+    }
+
+    /// Takes over events that still show the cause.
+    fn accept(&mut self, events: Vec<Event>) -> Result<bool, HarnessFault> {
+        let Some(script) = closed(events) else { return Ok(false) };
+        if script.0.len() >= self.best.0.len() && script.0 == self.body() {
+            return Ok(false);
+        }
+        let played = self.system.play(&script)?;
+        let wrong = played.and_then(|played| played.wrong);
+        if wrong.is_some_and(|(cause, _)| cause == *self.cause) {
+            self.best = script;
+            return Ok(true);
+        }
+        if !matches!(self.best.0.last(), Some(Event::PowerCut(_))) {
+            return Ok(false);
+        }
+        let mut cut = None;
+        self.system.cuts(&script, self.cause, &mut |point| {
+            cut = Some(point);
+            ControlFlow::Break(())
+        })?;
+        let Some(cut) = cut else { return Ok(false) };
+        self.best = Script(script.0.into_iter().chain([Event::PowerCut(cut)]).collect());
+        Ok(true)
+    }
+}
+
+/// Leaves out what cannot succeed any more; `None` if that is the last operation.
+fn closed(events: Vec<Event>) -> Option<Script> {
+    let mut model = Model::new(Config::default()).expect("the default works");
+    let mut kept = Vec::new();
+    let mut last_kept = false;
+    for event in events {
+        last_kept = match &event {
+            Event::Op(op) => model.execute(op).result.is_ok(),
+            Event::PowerCut(_) => {
+                model.execute(&Op::Remount);
+                true
+            }
+        };
+        if last_kept {
+            kept.push(event);
+        }
+    }
+    last_kept.then_some(Script(kept))
+}
+
+fn rank(point: &CrashPoint) -> (Level, usize, String) {
+    (point.level(), point.position(), point.to_string())
+}

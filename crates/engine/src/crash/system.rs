@@ -1,0 +1,752 @@
+//! The system that the search explores: a file system under a workload, whose power fails all the
+//! time.
+//!
+//! Taking a step means: mount, repeat the operations since the last mount, execute the step, and
+//! judge every image that a power failure during the step could leave. Violations go to the
+//! [`Ledger`]; the search itself goes on.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fathom_block::{BlockBacked, CrashPoint, Event as BlockEvent, Image, Level, Window};
+use fathom_core::{Digest, Errno, FsPath, HarnessFault, Op, Slot, Subject, Tree};
+use fathom_model::{Config, Model};
+
+use super::config::{CrashConfig, Identity};
+use super::judge::{Cause, Class, classify, describe};
+use super::ledger::{Ledger, Sighting};
+use super::promise::{Candidate, Promise};
+use super::recovery::{Recovered, Treatment, recover, visible};
+use super::script::{Event, Script};
+use super::session::{Broke, End, Session, session};
+use super::shape;
+use super::workload::{Step, StepKind, View};
+use crate::search::System;
+
+/// Domain of the digest that identifies a state.
+const DOMAIN_STATE: u64 = 18;
+
+/// Everything that led to a state, newest first.
+struct Trail {
+    before: Option<Arc<Trail>>,
+    events: Vec<Event>,
+}
+
+/// A file system in use.
+#[derive(Clone)]
+pub struct State {
+    /// What was mounted last.
+    base: Image,
+    /// The operations since.
+    since: Arc<[Op]>,
+    trail: Option<Arc<Trail>>,
+    /// The reference, as a program sees it.
+    model: Model,
+    open: BTreeMap<Slot, FsPath>,
+    promise: Promise,
+    recent: Vec<StepKind>,
+    crashes: u32,
+    /// Seed of the next written data.
+    seed: u64,
+    /// Digest of the device, if states are identified by it.
+    image: Digest,
+}
+
+impl State {
+    /// The events up to here, and more.
+    fn script(&self, more: impl IntoIterator<Item = Event>) -> Script {
+        let mut parts = Vec::new();
+        let mut at = self.trail.as_deref();
+        while let Some(trail) = at {
+            parts.push(&trail.events);
+            at = trail.before.as_deref();
+        }
+        let events = parts.into_iter().rev().flatten().cloned();
+        Script(events.chain(more).collect())
+    }
+
+    fn tree(&self) -> Tree {
+        self.model.clone().observe().expect("the model can always be observed")
+    }
+}
+
+/// What can happen.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// A step of the workload.
+    Step(Step),
+    /// The power fails in operation `op` of the step, and the file system recovers.
+    Crash {
+        /// The step.
+        step: Step,
+        /// Which of its operations.
+        op: usize,
+        /// What is left.
+        point: CrashPoint,
+    },
+}
+
+/// A subject under crash checking.
+pub struct CrashSystem<'a> {
+    subject: &'a dyn BlockBacked,
+    config: &'a CrashConfig,
+    levels: Vec<Level>,
+    blank: Image,
+    /// What was found.
+    pub ledger: Ledger,
+    fault: Mutex<Option<HarnessFault>>,
+}
+
+/// A step that was taken on the subject and on the reference.
+struct Taken {
+    session: Session,
+    /// How many operations were repeated before the step.
+    repeated: usize,
+    model: Model,
+    /// What is legal during each operation of the step, and after it.
+    promises: Vec<(Promise, Promise)>,
+}
+
+/// A step that could not be taken.
+enum Refusal {
+    /// No space: this way ends.
+    Full,
+    /// The subject does something else than the reference, without any power failure.
+    Wrong {
+        cause: Cause,
+        what: String,
+        /// Operations of the step up to there.
+        ops: usize,
+    },
+}
+
+impl Refusal {
+    fn wrong(op: &Op, what: String, ops: usize) -> Refusal {
+        let cause =
+            Cause { class: Class::WrongAnswer, op: describe(op), place: anonymous(&what) };
+        Refusal::Wrong { cause, what, ops }
+    }
+}
+
+/// Where in a run the power fails.
+struct Stretch<'a> {
+    window: Window<'a>,
+    promise: &'a Promise,
+    op: &'a Op,
+}
+
+impl<'a> CrashSystem<'a> {
+    /// Formats the subject.
+    ///
+    /// # Errors
+    /// If it cannot be formatted.
+    pub fn new(
+        subject: &'a dyn BlockBacked,
+        config: &'a CrashConfig,
+    ) -> Result<CrashSystem<'a>, HarnessFault> {
+        let levels = match config.levels.as_slice() {
+            [] => subject.guarantee().survives.is.clone(),
+            levels => levels.to_vec(),
+        };
+        let (blank, ledger, fault) = (subject.format()?, Ledger::default(), Mutex::default());
+        Ok(CrashSystem { subject, config, levels, blank, ledger, fault })
+    }
+
+    /// The levels that are enumerated.
+    pub fn levels(&self) -> &[Level] {
+        &self.levels
+    }
+
+    /// The failure of our own that stopped the judging, if there was one.
+    pub fn fault(&self) -> Option<HarnessFault> {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Runs a step on both sides.
+    fn take(&self, state: &State, step: &Step) -> Result<Taken, Refusal> {
+        let remounts = matches!(step.ops.as_slice(), [Op::Remount]);
+        let (ops, end): (&[Op], _) =
+            if remounts { (&[], End::Unmount) } else { (&step.ops, End::PowerOff) };
+        let all = state.since.iter().chain(ops);
+        let session = session(self.subject, &state.base, all, end).map_err(|broke| {
+            let what = match broke {
+                Broke::Mount(errno) => format!("a clean image does not mount: {errno}"),
+                Broke::Panic(message) => format!("panics: {message}"),
+            };
+            Refusal::wrong(&step.ops[0], what, step.ops.len())
+        })?;
+        let repeated = state.since.len();
+        let unmounted = session.unmounted.as_ref().map(|(outcome, _)| outcome);
+        let answers = session.outcomes[repeated..].iter().chain(unmounted);
+        let (mut model, mut promise) = (state.model.clone(), state.promise.clone());
+        let mut promises = Vec::new();
+        for (index, (op, found)) in step.ops.iter().zip(answers).enumerate() {
+            let expected = model.execute(op);
+            match (&expected.result, &found.result) {
+                (_, Err(Errno::ENOSPC | Errno::ENOMEM)) => return Err(Refusal::Full),
+                (Ok(_), Ok(_)) | (Err(_), Err(_)) => {}
+                _ => {
+                    let what = format!("{op}: expected {expected}, found {found}");
+                    return Err(Refusal::wrong(op, what, index + 1));
+                }
+            }
+            let during = promise.step(self.subject.guarantee(), op, &model);
+            promises.push((during, promise.clone()));
+        }
+        let found = session.tree.digest();
+        if found != model.digest() && promise.matching(found).is_none() {
+            let mut expected = model.clone();
+            let expected = expected.observe().expect("the model can always be observed");
+            let what = expected.differences(&session.tree).first().map(ToString::to_string);
+            let last = &step.ops[step.ops.len() - 1];
+            return Err(Refusal::wrong(last, what.unwrap_or_default(), step.ops.len()));
+        }
+        Ok(Taken { session, repeated, model, promises })
+    }
+
+    /// Takes a step and notes what went wrong without any power failure.
+    fn take_noting(&self, state: &State, step: &Step) -> Option<Taken> {
+        match self.take(state, step) {
+            Ok(taken) => Some(taken),
+            Err(Refusal::Full) => {
+                self.ledger.reach("the disk was full");
+                None
+            }
+            Err(Refusal::Wrong { cause, what, ops }) => {
+                let events = step.ops[..ops].iter().cloned().map(Event::Op);
+                let sighting = Sighting { script: state.script(events), what };
+                self.ledger.groups.add(cause, Digest::default(), None, sighting);
+                None
+            }
+        }
+    }
+
+    /// The stretches of a step in which the power may fail: during each operation, and after it.
+    fn stretches<'t>(
+        &self,
+        base: &'t Image,
+        step: &'t Step,
+        taken: &'t Taken,
+    ) -> impl Iterator<Item = (usize, Stretch<'t>)> {
+        let atomic_bytes = self.subject.geometry().atomic_bytes;
+        let positions = &taken.session.positions[taken.repeated..];
+        let log = &taken.session.log;
+        step.ops.iter().zip(&taken.promises).enumerate().flat_map(move |(index, (op, promise))| {
+            let (from, to) = (positions[index], positions[index + 1]);
+            let window = |from, to| Window::new(base, log, atomic_bytes).between(from, to);
+            let during = Stretch { window: window(from, to), promise: &promise.0, op };
+            let after = Stretch { window: window(to, to), promise: &promise.1, op };
+            [(index, during), (index, after)]
+        })
+    }
+
+    /// Cuts the power everywhere in a step.
+    fn judge(&self, state: &State, step: &Step, taken: &Taken) {
+        for (index, stretch) in self.stretches(&state.base, step, taken) {
+            self.judge_stretch(&stretch, &|point| {
+                let events = step.ops[..=index].iter().cloned().map(Event::Op);
+                state.script(events.chain([Event::PowerCut(point.clone())]))
+            });
+        }
+    }
+
+    fn judge_stretch(&self, stretch: &Stretch<'_>, script: &dyn Fn(&CrashPoint) -> Script) {
+        let floor = self.capacity_floor(stretch);
+        for level in &self.levels {
+            let enumerator = level.enumerator(&self.config.bounds);
+            let _ = enumerator.visit(&stretch.window, &mut |point, image| {
+                let Some(known) = self.recovered(image) else { return ControlFlow::Break(()) };
+                if let Some((cause, what)) = self.verdict(stretch, image, &known, floor) {
+                    let sighting = Sighting { script: script(point), what };
+                    self.ledger.groups.add(cause, image.digest(), Some(*level), sighting);
+                }
+                ControlFlow::Continue(())
+            });
+        }
+    }
+
+    /// What became of an image; `None` after a failure of our own.
+    fn recovered(&self, image: &Image) -> Option<Recovered> {
+        let treatment = Treatment::from(self.config);
+        let recover = || {
+            let recovered = recover(self.subject, image, treatment)?;
+            if recovered.wrote {
+                self.ledger.reach("recovery wrote to the device");
+            }
+            Ok::<_, HarnessFault>(recovered)
+        };
+        match self.ledger.images.get(image.digest(), recover) {
+            Ok(recovered) => Some(recovered),
+            Err(fault) => {
+                *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
+                None
+            }
+        }
+    }
+
+    /// The capacity that must be left: that before or that after, whichever is smaller.
+    fn capacity_floor(&self, stretch: &Stretch<'_>) -> Option<u64> {
+        let window = &stretch.window;
+        let capacity = |position| self.recovered(&window.image_at(position))?.capacity_bytes;
+        let smaller = capacity(window.from())?.min(capacity(window.to())?);
+        Some(smaller.saturating_sub(self.subject.guarantee().capacity_slack_bytes.is))
+    }
+
+    /// What is wrong with an image, if anything.
+    fn verdict(
+        &self,
+        stretch: &Stretch<'_>,
+        image: &Image,
+        known: &Recovered,
+        capacity_floor: Option<u64>,
+    ) -> Option<(Cause, String)> {
+        let Stretch { promise, op, .. } = stretch;
+        let must_recover = self.subject.guarantee().recovers.is;
+        let cause = |class, what: &str| {
+            (Cause { class, op: describe(op), place: anonymous(what) }, what.to_owned())
+        };
+        let tree = || visible(self.subject, image).unwrap_or_default();
+        let trouble = known.trouble.as_ref().filter(|_| must_recover);
+        if let Some(trouble) = trouble {
+            match trouble.class {
+                Class::Unmountable => return Some(cause(trouble.class, &trouble.what)),
+                Class::Unreadable => {
+                    // What is loose may be unreadable too.
+                    let firm = promise.firm(tree());
+                    if firm.entries.values().any(|entry| entry.broken.is_some()) {
+                        return Some(cause(trouble.class, &trouble.what));
+                    }
+                    return None;
+                }
+                _ => {}
+            }
+        }
+        if known.trouble.as_ref().is_some_and(|trouble| trouble.class == Class::Unmountable) {
+            return None;
+        }
+        if !promise.allows(known.tree, tree) {
+            let (cause, differences) = classify(promise, &tree(), op);
+            let what: Vec<String> = differences.iter().map(ToString::to_string).collect();
+            return Some((cause, what.join("\n")));
+        }
+        if let Some(trouble) = trouble {
+            return Some(cause(trouble.class, &trouble.what));
+        }
+        match (known.capacity_bytes, capacity_floor) {
+            (Some(bytes), Some(floor)) if must_recover && bytes < floor => {
+                let what = format!("only {bytes} bytes can be written, {floor} should fit");
+                Some(cause(Class::Leak, &what))
+            }
+            _ => None,
+        }
+    }
+
+    /// The state after a step.
+    fn after(&self, state: &State, step: &Step, taken: Taken) -> State {
+        let mut open = state.open.clone();
+        let mut seed = state.seed;
+        for op in &step.ops {
+            match op {
+                Op::Open { slot, path, .. } => drop(open.insert(*slot, path.clone())),
+                Op::Close { slot } => drop(open.remove(slot)),
+                Op::Remount => open.clear(),
+                Op::Pwrite { .. } => seed += 1,
+                _ => {}
+            }
+        }
+        let mut recent = state.recent.clone();
+        recent.push(step.kind);
+        recent.drain(..recent.len().saturating_sub(self.config.remember));
+        let (_, promise) = taken.promises.last().cloned().expect("a step has operations");
+        let (base, since): (Image, Arc<[Op]>) = match &taken.session.unmounted {
+            Some((_, image)) => (image.clone(), Arc::from([])),
+            None => {
+                let all = state.since.iter().chain(&step.ops).cloned();
+                (state.base.clone(), all.collect())
+            }
+        };
+        let image = match self.config.identity {
+            Identity::Image => {
+                let log = &taken.session.log;
+                let window = Window::new(&state.base, log, self.subject.geometry().atomic_bytes);
+                window.image_at(*taken.session.positions.last().expect("at least one")).digest()
+            }
+            Identity::Shape | Identity::Tree => Digest::default(),
+        };
+        let events = step.ops.iter().cloned().map(Event::Op).collect();
+        let trail = Some(Arc::new(Trail { before: state.trail.clone(), events }));
+        let crashes = state.crashes;
+        State { base, since, trail, model: taken.model, open, promise, recent, crashes, seed, image }
+    }
+
+    fn step(&self, state: &State, step: &Step, judged: bool) -> Option<State> {
+        if !judged {
+            let taken = self.take(state, step).ok()?;
+            return Some(self.after(state, step, taken));
+        }
+        let taken = self.take_noting(state, step)?;
+        self.judge(state, step, &taken);
+        if matches!(step.ops.as_slice(), [Op::Remount]) {
+            self.judge_mount(state, step, &taken);
+        }
+        Some(self.after(state, step, taken))
+    }
+
+    /// The power may also fail while a clean image is being mounted.
+    fn judge_mount(&self, state: &State, step: &Step, taken: &Taken) {
+        let Some((_, image)) = &taken.session.unmounted else { return };
+        let Ok(mounted) = session(self.subject, image, [], End::PowerOff) else { return };
+        let atomic_bytes = self.subject.geometry().atomic_bytes;
+        let window =
+            Window::new(image, &mounted.log, atomic_bytes).between(0, mounted.positions[0]);
+        let (_, promise) = &taken.promises[0];
+        let stretch = Stretch { window, promise, op: &step.ops[0] };
+        self.judge_stretch(&stretch, &|point| {
+            // The sync after the mount is never reached: it says which mount is meant.
+            let ops = [Op::Remount, Op::Sync].map(Event::Op);
+            state.script(ops.into_iter().chain([Event::PowerCut(point.clone())]))
+        });
+    }
+
+    /// The crashes that are survived in a step: the workload can go on after them.
+    fn crashes(&self, state: &State, step: &Step, actions: &mut Vec<Action>) {
+        let Ok(taken) = self.take(state, step) else { return };
+        let mut seen = std::collections::HashSet::new();
+        for (op, stretch) in self.stretches(&state.base, step, &taken) {
+            for level in &self.levels {
+                let enumerator = level.enumerator(&self.config.bounds);
+                let _ = enumerator.visit(&stretch.window, &mut |point, image| {
+                    let legal = self.recovered(image).is_some_and(|known| {
+                        known.trouble.is_none() && stretch.promise.matching(known.tree).is_some()
+                    });
+                    if legal && seen.insert(image.digest()) {
+                        let (step, point) = (step.clone(), point.clone());
+                        actions.push(Action::Crash { step, op, point });
+                    }
+                    ControlFlow::Continue(())
+                });
+            }
+        }
+    }
+
+    /// The state after a crash and the recovery from it.
+    fn crash(&self, state: &State, step: &Step, op: usize, point: &CrashPoint) -> Option<State> {
+        let taken = self.take(state, step).ok()?;
+        let atomic_bytes = self.subject.geometry().atomic_bytes;
+        let window = Window::new(&state.base, &taken.session.log, atomic_bytes);
+        let base = window.rebuild(point).ok()?;
+        let found = self.recovered(&base)?.tree;
+        let model = taken.promises[op].0.matching(found)?.model().clone();
+        let mut recent = state.recent.clone();
+        recent.extend([step.kind, StepKind::Crash]);
+        recent.drain(..recent.len().saturating_sub(self.config.remember));
+        let events = step.ops[..=op].iter().cloned().map(Event::Op);
+        let events = events.chain([Event::PowerCut(point.clone())]).collect();
+        Some(State {
+            image: base.digest(),
+            base,
+            since: Arc::from([]),
+            trail: Some(Arc::new(Trail { before: state.trail.clone(), events })),
+            promise: Promise::new(model.clone()),
+            model,
+            open: BTreeMap::new(),
+            recent,
+            crashes: state.crashes + 1,
+            seed: state.seed + 1,
+        })
+    }
+
+    fn act(&self, state: &State, action: &Action, judged: bool) -> Option<State> {
+        match action {
+            Action::Step(step) => self.step(state, step, judged),
+            Action::Crash { step, op, point } => self.crash(state, step, *op, point),
+        }
+    }
+}
+
+/// A script that was played on the subject, to its end.
+#[derive(Debug)]
+pub struct Played {
+    /// What is wrong at the end, if anything.
+    pub wrong: Option<(Cause, String)>,
+    /// The image that the last power failure left; blank if there was none.
+    pub image: Image,
+    /// Visible before the last operation.
+    pub before: Tree,
+    /// The legal trees after the last power failure.
+    pub promised: Vec<Tree>,
+    /// Visible at the end; what made that impossible.
+    pub found: Result<Tree, Broke>,
+    /// What the device was told during the last operation, and whether it arrived.
+    pub writes: Vec<(String, bool)>,
+}
+
+impl CrashSystem<'_> {
+    /// Plays a script; `None` if it cannot be followed to its end.
+    ///
+    /// # Errors
+    /// If the harness fails.
+    pub fn play(&self, script: &Script) -> Result<Option<Played>, HarnessFault> {
+        let mut state = self.init().remove(0);
+        let mut events = script.0.iter().peekable();
+        while let Some(event) = events.next() {
+            let Event::Op(op) = event else { return Ok(None) };
+            let step = Step { kind: StepKind::Sync, ops: vec![op.clone()] };
+            let point = match events.peek() {
+                Some(Event::PowerCut(point)) => {
+                    events.next();
+                    Some(point)
+                }
+                _ => None,
+            };
+            if events.peek().is_none() {
+                let played = self.finale(&state, &step, point);
+                return self.fault().map_or(Ok(played), Err);
+            }
+            let next = match point {
+                Some(point) => self.crash(&state, &step, 0, point),
+                None => self.step(&state, &step, false),
+            };
+            let Some(next) = next else { return Ok(None) };
+            state = next;
+        }
+        Ok(None)
+    }
+
+    /// The last operation of a script, and the power failure in it.
+    fn finale(&self, state: &State, step: &Step, point: Option<&CrashPoint>) -> Option<Played> {
+        let mut played = Played {
+            wrong: None,
+            image: self.blank.clone(),
+            before: state.tree(),
+            promised: Vec::new(),
+            found: Ok(state.tree()),
+            writes: Vec::new(),
+        };
+        let (taken, point) = match (self.take(state, step), point) {
+            (Err(Refusal::Wrong { cause, what, .. }), None) => {
+                played.wrong = Some((cause, what));
+                return Some(played);
+            }
+            (Ok(taken), None) => {
+                played.found = Ok(taken.session.tree);
+                return Some(played);
+            }
+            (Ok(taken), Some(point)) => (taken, point),
+            (Err(_), Some(_)) | (Err(Refusal::Full), None) => return None,
+        };
+        let positions = &taken.session.positions[taken.repeated..];
+        let (from, to) = (positions[0], positions[1]);
+        let (during, after) = &taken.promises[0];
+        let at = point.position();
+        let halfway = matches!(point, CrashPoint::Torn { .. } | CrashPoint::Erase { .. });
+        let promise = if at < from {
+            &state.promise
+        } else if halfway || at < to {
+            during
+        } else {
+            after
+        };
+        let atomic_bytes = self.subject.geometry().atomic_bytes;
+        let window = Window::new(&state.base, &taken.session.log, atomic_bytes);
+        played.image = window.rebuild(point).ok()?;
+        played.writes = tell_writes(&window, from.min(at), to, point);
+        let stretch = Stretch { window: window.between(from, to), promise, op: &step.ops[0] };
+        let known = self.recovered(&played.image)?;
+        let floor = self.capacity_floor(&stretch);
+        played.wrong = self.verdict(&stretch, &played.image, &known, floor);
+        played.promised = promise.candidates().iter().map(Candidate::tree).collect();
+        played.found = visible(self.subject, &played.image);
+        Some(played)
+    }
+
+    /// All scripts that continue `script`, which ends with an operation, by a power failure in or
+    /// after it that shows `cause`: calls `found` until it has enough.
+    ///
+    /// # Errors
+    /// If the harness fails.
+    pub fn cuts(
+        &self,
+        script: &Script,
+        cause: &Cause,
+        found: &mut dyn FnMut(CrashPoint) -> ControlFlow<()>,
+    ) -> Result<(), HarnessFault> {
+        let Some((Event::Op(last), before)) = script.0.split_last() else { return Ok(()) };
+        let Some(state) = self.lead(before) else { return Ok(()) };
+        let step = Step { kind: StepKind::Sync, ops: vec![last.clone()] };
+        let Ok(taken) = self.take(&state, &step) else { return Ok(()) };
+        for (_, stretch) in self.stretches(&state.base, &step, &taken) {
+            let floor = self.capacity_floor(&stretch);
+            for level in &self.levels {
+                let enumerator = level.enumerator(&self.config.bounds);
+                let flow = enumerator.visit(&stretch.window, &mut |point, image| {
+                    let Some(known) = self.recovered(image) else { return ControlFlow::Break(()) };
+                    match self.verdict(&stretch, image, &known, floor) {
+                        Some((seen, _)) if seen == *cause => found(point.clone()),
+                        _ => ControlFlow::Continue(()),
+                    }
+                });
+                if flow.is_break() {
+                    return self.fault().map_or(Ok(()), Err);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The state after some events.
+    fn lead(&self, events: &[Event]) -> Option<State> {
+        let mut state = self.init().remove(0);
+        let mut events = events.iter().peekable();
+        while let Some(event) = events.next() {
+            let Event::Op(op) = event else { return None };
+            let step = Step { kind: StepKind::Sync, ops: vec![op.clone()] };
+            state = match events.peek() {
+                Some(Event::PowerCut(point)) => {
+                    events.next();
+                    self.crash(&state, &step, 0, point)?
+                }
+                _ => self.step(&state, &step, false)?,
+            };
+        }
+        Some(state)
+    }
+}
+
+/// What the device was told, in words, and whether it is in the image of the point.
+fn tell_writes(
+    window: &Window<'_>,
+    from: usize,
+    to: usize,
+    point: &CrashPoint,
+) -> Vec<(String, bool)> {
+    let mut volatile = 0;
+    let epoch = window.log().epoch_start(point.position());
+    let tell = |(index, event): (usize, BlockEvent<'_>)| {
+        let in_flight = index >= epoch && event.is_volatile();
+        let number = volatile;
+        volatile += usize::from(in_flight);
+        if index < from {
+            return None;
+        }
+        let text = match event {
+            BlockEvent::Write { at, data, .. } => format!("write {} bytes at {at}", data.len()),
+            BlockEvent::Erase { at, len } => format!("erase {len} bytes at {at}"),
+            BlockEvent::Flush => "flush".to_owned(),
+            BlockEvent::Mark(_) => return None,
+        };
+        let issued = index < point.position();
+        Some(match point {
+            CrashPoint::Epoch { lost, .. } if in_flight && lost.contains(number) => {
+                (format!("{text} (lost)"), false)
+            }
+            CrashPoint::Lost { event, .. } if *event == index => (format!("{text} (lost)"), false),
+            CrashPoint::Torn { position, arrived } | CrashPoint::Erase { position, arrived }
+                if *position == index =>
+            {
+                (format!("{text} (only {arrived})"), false)
+            }
+            _ => (text, issued),
+        })
+    };
+    let events = (0..to.max(point.position())).map(|index| (index, window.log().event(index)));
+    events.filter(|(index, _)| *index < window.log().len()).filter_map(tell).collect()
+}
+
+/// A complaint without names and numbers: equal for all sightings of the same.
+fn anonymous(what: &str) -> String {
+    let mut text = String::new();
+    let mut quoted = false;
+    for letter in what.lines().next().unwrap_or_default().chars() {
+        match letter {
+            '"' => {
+                quoted = !quoted;
+                text.push('"');
+            }
+            _ if quoted => {}
+            digit if digit.is_ascii_digit() => {
+                if !text.ends_with('#') {
+                    text.push('#');
+                }
+            }
+            other => text.push(other),
+        }
+    }
+    text
+}
+
+impl System for CrashSystem<'_> {
+    type State = State;
+    type Action = Action;
+
+    fn init(&self) -> Vec<State> {
+        let model = Model::new(Config::default()).expect("the default works");
+        vec![State {
+            base: self.blank.clone(),
+            since: Arc::from([]),
+            trail: None,
+            promise: Promise::new(model.clone()),
+            model,
+            open: BTreeMap::new(),
+            recent: Vec::new(),
+            crashes: 0,
+            seed: 1,
+            image: self.blank.digest(),
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        let tree = state.tree();
+        let view =
+            View { config: self.config, tree: &tree, open: &state.open, seed: state.seed };
+        for step in view.steps() {
+            // The last crash of a run is judged in the step itself.
+            if state.crashes + 1 < self.config.crashes {
+                self.crashes(state, &step, actions);
+            }
+            actions.push(Action::Step(step));
+        }
+    }
+
+    fn next(&self, state: &State, action: &Action) -> Option<State> {
+        self.act(state, action, true)
+    }
+
+    fn retrace(&self, state: &State, action: &Action) -> Option<State> {
+        self.act(state, action, false)
+    }
+
+    fn key(&self, state: &State) -> u128 {
+        let mut bytes = Vec::new();
+        match self.config.identity {
+            Identity::Shape => {
+                let is_open = |path: &FsPath| state.open.values().any(|open| open == path);
+                let code = shape::encode(&state.tree(), &is_open);
+                bytes.extend(shape::key(&code, &state.recent).0.to_le_bytes());
+            }
+            Identity::Tree => bytes.extend(state.model.digest().0.to_le_bytes()),
+            Identity::Image => bytes.extend(state.image.0.to_le_bytes()),
+        }
+        for (slot, path) in &state.open {
+            bytes.push(*slot);
+            if self.config.identity != Identity::Shape {
+                bytes.extend(path.as_bytes());
+            }
+        }
+        bytes.extend(state.crashes.to_le_bytes());
+        if state.crashes > 0 {
+            // A recovered disk is not like one that was never interrupted.
+            bytes.extend(state.base.digest().0.to_le_bytes());
+        }
+        Digest::of(DOMAIN_STATE, &bytes).0
+    }
+
+    fn save(&self) -> Vec<u8> {
+        self.ledger.save()
+    }
+
+    fn load(&self, saved: &[u8]) -> bool {
+        self.ledger.load(saved)
+    }
+}
