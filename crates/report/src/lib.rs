@@ -7,6 +7,12 @@
 
 #![forbid(unsafe_code)]
 
+mod compare;
+pub mod html;
 pub mod run;
+pub mod text;
+mod verdict;
+mod visible;
+mod words;
 
 pub use run::Run;

@@ -47,7 +47,8 @@ pub struct Run {
     pub program: String,
     /// How long the run took.
     pub seconds: f64,
-    /// Why it ended, as the rest of a sentence: "everything within 6 operations was explored".
+    /// Why it ended, as the rest of "It ended because …": "everything within 6 operations was
+    /// explored".
     pub stop: String,
     /// How many threads worked.
     pub threads: usize,
@@ -129,7 +130,8 @@ pub struct FindingPage {
     pub before: Vec<TreeLine>,
     /// The legal trees, in order of path each. One that equals `before` is named so in the reports.
     pub promised: Vec<Vec<TreeLine>>,
-    /// The tree that was found, in order of path. Empty if there was none to look at.
+    /// The tree that was found, in order of path. Empty if there was none to look at: a tree has at
+    /// least its root.
     pub found: Vec<TreeLine>,
     /// What differs from the nearest legal tree, one line each.
     pub differences: Vec<String>,
@@ -157,7 +159,8 @@ pub struct WriteLine {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TreeLine {
-    /// The path from the root, without a slash before it; of a directory with a slash behind it.
+    /// The path from the root, without a slash before it, of a directory with a slash behind it; the
+    /// root itself is `.`.
     pub path: String,
     /// What is there, in words, contents included. Entries are the same if the texts are.
     pub text: String,

@@ -1,0 +1,6 @@
+//! The reports: their file, their text, their page.
+
+mod checker;
+mod file;
+mod pages;
+mod runs;
