@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::cover::args::CoverArgs;
+
 /// Finds bugs in file systems.
 #[derive(Debug, Parser)]
 #[command(
@@ -20,8 +22,9 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
 
     /// Results for machines: one JSON value as the last line of the output
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
+    // `cover` has one of its own that can name a file; clap wants the same type of both.
+    #[arg(long, global = true, num_args = 0, default_missing_value = "-")]
+    pub(crate) json: Option<String>,
 
     /// Where findings are recorded and looked up
     #[arg(long, global = true, value_name = "DIR", default_value = "fathom-out")]
@@ -32,12 +35,16 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Compare a file system with the reference, operation by operation
     Check(CheckArgs),
+    /// Cut the power of a library file system at every write of every short workload
+    Crash(CrashArgs),
     /// Repeat a finding or a trace: exit 0 if it goes the same way, 1 if not
     Replay(ReplayArgs),
     /// Look longer for a shorter way to a finding
     Shrink(ShrinkArgs),
     /// Turn a trace into a program that stands alone
     Export(ExportArgs),
+    /// Which inputs and outputs of system calls a test tool exercises, and which never
+    Cover(Box<CoverArgs>),
     /// Serve the reference file system through FUSE until it is interrupted
     Mount(MountArgs),
     /// Save and restore the whole state of a served reference file system
@@ -82,6 +89,115 @@ pub(crate) struct CheckArgs {
     /// Print the plan and do nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CrashArgs {
+    /// A library file system: see `fathom list libraries`
+    #[arg(default_value = "littlefs")]
+    pub(crate) subject: String,
+    /// Steps of a workload
+    #[arg(long, value_name = "N")]
+    pub(crate) depth: Option<u32>,
+    /// Power failures in one run: after each that is survived, go on
+    #[arg(long, value_name = "N")]
+    pub(crate) crashes: Option<u32>,
+    /// linear, epoch, lost, torn, erase [default: what the file system claims to survive]
+    #[arg(long, value_name = "LEVEL", value_delimiter = ',')]
+    pub(crate) level: Vec<String>,
+    /// Kinds of steps, for example put,mkdir,move
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub(crate) steps: Vec<String>,
+    /// Sizes of written data
+    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    pub(crate) sizes: Vec<u64>,
+    /// BLOCKSxBYTES/UNIT, for example 32x256/16
+    #[arg(long, value_name = "SHAPE")]
+    pub(crate) geometry: Option<String>,
+    /// Which states are the same
+    #[arg(long, value_enum)]
+    pub(crate) identity: Option<Same>,
+    /// How many of the last steps belong to the shape of a state
+    #[arg(long, value_name = "K")]
+    pub(crate) remember: Option<usize>,
+    /// Which workload comes next
+    #[arg(long, value_enum, default_value = "bfs")]
+    pub(crate) strategy: Search,
+    /// Seed of random walks
+    #[arg(long, value_name = "S", default_value = "1")]
+    pub(crate) seed: u64,
+    /// Number of random walks
+    #[arg(long, value_name = "N", default_value = "1000")]
+    pub(crate) walks: u64,
+    /// Threads [default: one per core]
+    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true)]
+    pub(crate) jobs: usize,
+    /// Stop after this time
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) budget: Option<Duration>,
+    /// Stop before visiting more states
+    #[arg(long, value_name = "N")]
+    pub(crate) states: Option<u64>,
+    /// Stop when so much memory is used
+    #[arg(long, value_name = "MIB")]
+    pub(crate) memory_mib: Option<u64>,
+    /// Stop at the first finding
+    #[arg(long)]
+    pub(crate) first: bool,
+    /// Save the search now and then, so that --resume can go on with it
+    #[arg(long)]
+    pub(crate) checkpoint: bool,
+    /// Time between two checkpoints
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
+    pub(crate) checkpoint_every: Duration,
+    /// Go on where an earlier run with --checkpoint was interrupted
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Only look at recovered file systems, do not use them
+    #[arg(long)]
+    pub(crate) no_probe: bool,
+    /// Do not ask an independent checker (e2fsck)
+    #[arg(long)]
+    pub(crate) no_checker: bool,
+    /// A crash bug to switch on: see `fathom list crash-mutants`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) mutant: Option<String>,
+    /// Values that differ from `fathom config crash`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Print the plan and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Search {
+    /// Shortest workloads first
+    Bfs,
+    /// Deep ones first
+    Dfs,
+    /// Random ones
+    Walk,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Same {
+    /// The same tree up to names, and the same last steps
+    Shape,
+    /// The same tree
+    Tree,
+    /// The same bytes on the device
+    Image,
+}
+
+impl From<Same> for fathom_engine::crash::config::Identity {
+    fn from(same: Same) -> Self {
+        match same {
+            Same::Shape => Self::Shape,
+            Same::Tree => Self::Tree,
+            Same::Image => Self::Image,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -232,7 +348,7 @@ pub(crate) enum ListWhat {
 }
 
 /// `30s`, `5m`, `1h`, `500ms`; a number alone is seconds.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let digits_end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let wrong = || format!("{text:?} is no time: write for example 30s, 5m, 1h or 500ms");
     let number: u64 = text[..digits_end].parse().map_err(|_| wrong())?;

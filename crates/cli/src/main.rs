@@ -5,6 +5,7 @@
 mod args;
 mod campaign;
 mod command;
+mod cover;
 mod locate;
 mod near;
 mod plan;
@@ -32,13 +33,15 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<Ending> {
-    let (out, json) = (cli.out.as_path(), cli.json);
+    let (out, json) = (cli.out.as_path(), cli.json.is_some());
     match &cli.command {
         None => command::demo::run(out, json),
         Some(Command::Check(args)) => command::check::run(args, out, json),
+        Some(Command::Crash(args)) => command::crash::run(args, out, json),
         Some(Command::Replay(args)) => command::replay::run(args, out, json),
         Some(Command::Shrink(args)) => command::shrink::run(args, out, json),
         Some(Command::Export(args)) => command::export::run(args, out, json),
+        Some(Command::Cover(args)) => command::cover::run(args),
         Some(Command::Mount(args)) => command::mount::run(args, json),
         Some(Command::Snapshot(args)) => command::snapshot::run(&args.action, json),
         Some(Command::List(args)) => command::list::run(args.what, json),

@@ -2,6 +2,8 @@
 
 pub(crate) mod check;
 pub(crate) mod config;
+pub(crate) mod crash;
+pub(crate) mod cover;
 pub(crate) mod demo;
 pub(crate) mod export;
 pub(crate) mod list;

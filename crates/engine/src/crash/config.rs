@@ -52,7 +52,9 @@ pub struct CrashConfig {
 
 impl Default for CrashConfig {
     fn default() -> Self {
-        use StepKind::{Append, Mkdir, Move, Put, Remount, Rename, Replace, Rewrite, Rmdir, Unlink};
+        use StepKind::{
+            Append, Mkdir, Move, Put, Remount, Rename, Replace, Rewrite, Rmdir, Unlink,
+        };
         CrashConfig {
             depth: 4,
             crashes: 1,
@@ -60,9 +62,7 @@ impl Default for CrashConfig {
             bounds: Bounds::default(),
             identity: Identity::Shape,
             remember: 2,
-            steps: vec![
-                Put, Mkdir, Rewrite, Append, Rename, Replace, Move, Unlink, Rmdir, Remount,
-            ],
+            steps: vec![Put, Mkdir, Rewrite, Append, Rename, Replace, Move, Unlink, Rmdir, Remount],
             names: ["a", "b", "c", "d"].map(str::to_owned).to_vec(),
             // One that littlefs stores inline, and one that takes blocks of its own.
             sizes: vec![10, 300],

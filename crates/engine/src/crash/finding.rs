@@ -187,7 +187,9 @@ impl CrashFinding {
         let writes = self.writes.iter().filter(is_write).count();
         let arrived = self.writes.iter().filter(is_write).filter(|(_, arrived)| *arrived).count();
         match point.level() {
-            Level::Linear if arrived == writes => format!("right after it, with all {writes} of its writes done"),
+            Level::Linear if arrived == writes => {
+                format!("right after it, with all {writes} of its writes done")
+            }
             Level::Linear => format!("after {arrived} of its {writes} writes"),
             Level::Torn => format!("in the middle of write {} of {writes}", arrived + 1),
             Level::Erase => format!("in the middle of erase {} of {writes}", arrived + 1),
@@ -346,7 +348,11 @@ impl CrashReplay {
             record.what = what;
         }
         let (script, minimal) = (stored.script.clone(), stored.minimal.clone());
-        Ok(CrashReplay { verdict, cause, finding: CrashFinding::new(record, script, minimal, played) })
+        Ok(CrashReplay {
+            verdict,
+            cause,
+            finding: CrashFinding::new(record, script, minimal, played),
+        })
     }
 }
 

@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fathom_block::backed::{Durable, Order};
 use fathom_block::Guarantee;
+use fathom_block::backed::{Durable, Order};
 use fathom_core::flags::OpenFlags;
 use fathom_core::{Digest, FsPath, Mode, Op, Slot, Subject, Target, Tree};
 use fathom_model::Model;
@@ -183,8 +183,7 @@ impl Promise {
         durable.execute(&Op::Open { slot, path: path.clone(), flags: name, mode });
         durable.execute(&Op::Close { slot });
         let data = flags.difference(OpenFlags::O_CREAT | OpenFlags::O_EXCL);
-        self.pending
-            .insert(slot, vec![Op::Open { slot, path: path.clone(), flags: data, mode }]);
+        self.pending.insert(slot, vec![Op::Open { slot, path: path.clone(), flags: data, mode }]);
     }
 
     /// What was written to an open file becomes durable.
@@ -218,8 +217,7 @@ impl Promise {
     /// Everything since the last sync, in order.
     fn step_history(&mut self, op: &Op, visible: &Model) -> Promise {
         let after = Candidate::new(visible.clone());
-        let syncs =
-            matches!(op, Op::Fsync { .. } | Op::Fdatasync { .. } | Op::Sync | Op::Remount);
+        let syncs = matches!(op, Op::Fsync { .. } | Op::Fdatasync { .. } | Op::Sync | Op::Remount);
         if syncs {
             return self.advance(Vec::new(), after);
         }

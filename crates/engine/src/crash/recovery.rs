@@ -4,7 +4,9 @@
 //! Nothing here depends on what should be there: one image is recovered once, however many workloads
 //! lead to it.
 
-use fathom_block::{BlockBacked, Image, Level, Mounted, Window};
+use std::ops::ControlFlow;
+
+use fathom_block::{BlockBacked, Bounds, Image, Level, Mounted, Window};
 use fathom_core::flags::{OpenFlags, RenameFlags};
 use fathom_core::plain::{DIR_MODE, FILE_MODE};
 use fathom_core::{Digest, Errno, FsPath, HarnessFault, Kind, Op, Pattern, Tree};
@@ -108,6 +110,30 @@ fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
+/// Something that is wrong, or that broke while looking.
+enum Stop {
+    Trouble(Trouble),
+    Broke(Broke),
+}
+
+impl Stop {
+    fn trouble(class: Class, what: impl Into<String>) -> Stop {
+        Stop::Trouble(Trouble::new(class, what))
+    }
+}
+
+impl From<Trouble> for Stop {
+    fn from(trouble: Trouble) -> Stop {
+        Stop::Trouble(trouble)
+    }
+}
+
+impl From<Broke> for Stop {
+    fn from(broke: Broke) -> Stop {
+        Stop::Broke(broke)
+    }
+}
+
 fn examine(
     subject: &dyn BlockBacked,
     image: &Image,
@@ -115,28 +141,18 @@ fn examine(
     treatment: Treatment,
     recovered: &mut Recovered,
 ) -> Result<Option<Trouble>, HarnessFault> {
-    let digest = tree.digest();
     if let Some(trouble) = unreadable(tree) {
         return Ok(Some(trouble));
     }
-    let mut steps = || -> Result<Image, Result<Trouble, Broke>> {
-        twice(subject, image, digest).map_err(Ok)?;
-        let (unmounted, wrote) = repeatable(subject, image, digest)?;
-        recovered.wrote = wrote;
-        if treatment.probe {
-            recovered.capacity_bytes = Some(usable(subject, &unmounted, tree)?);
-        }
-        Ok(unmounted)
-    };
-    match steps() {
-        Err(Ok(trouble)) => return Ok(Some(trouble)),
-        Err(Err(Broke::Mount(errno))) => {
+    match use_again(subject, image, tree, treatment, recovered) {
+        Err(Stop::Trouble(trouble)) => Ok(Some(trouble)),
+        Err(Stop::Broke(Broke::Mount(errno))) => {
             let what = format!("mounts once, then fails with {errno}");
-            return Ok(Some(Trouble::new(Class::NotIdempotent, what)));
+            Ok(Some(Trouble::new(Class::NotIdempotent, what)))
         }
-        Err(Err(Broke::Panic(message))) => {
+        Err(Stop::Broke(Broke::Panic(message))) => {
             let what = format!("panics when used: {}", first_line(&message));
-            return Ok(Some(Trouble::new(Class::NotUsable, what)));
+            Ok(Some(Trouble::new(Class::NotUsable, what)))
         }
         Ok(unmounted) if treatment.second_opinion => {
             let complaint = subject.second_opinion(&unmounted)?;
@@ -145,6 +161,52 @@ fn examine(
         Ok(_) => Ok(None),
     }
 }
+
+/// Mounts the image a second time, recovers it and works with it; returns it after a clean unmount.
+fn use_again(
+    subject: &dyn BlockBacked,
+    image: &Image,
+    tree: &Tree,
+    treatment: Treatment,
+    recovered: &mut Recovered,
+) -> Result<Image, Stop> {
+    let digest = tree.digest();
+    let mut mounted = mount(subject, image)?;
+    if mounted.observe().digest() != digest {
+        let what = "the same image mounted twice shows two trees";
+        return Err(Stop::trouble(Class::NonDeterministic, what));
+    }
+    if let Err(errno) = mounted.recover() {
+        return Err(Stop::trouble(Class::NotUsable, format!("recovery fails with {errno}")));
+    }
+    let recovered_at = mounted.position();
+    recovered.wrote = recovered_at > 0;
+    if recovered.wrote && mounted.observe().digest() != digest {
+        let what = "recovery changes the visible tree";
+        return Err(Stop::trouble(Class::NotIdempotent, what));
+    }
+    let (outcome, device) = mounted.unmount();
+    if let Err(errno) = outcome.result {
+        return Err(Stop::trouble(Class::NotUsable, format!("unmount fails with {errno}")));
+    }
+    let unmounted = device.image().clone();
+    if recovered.wrote {
+        let atomic_bytes = subject.geometry().atomic_bytes;
+        let window = Window::new(image, device.log(), atomic_bytes).between(0, recovered_at);
+        repeatable(subject, &window, digest)?;
+    }
+    // What was never written to is the image that was mounted twice already.
+    let changed = device.position() > 0;
+    if treatment.probe {
+        let mounted = mount(subject, &unmounted)?;
+        recovered.capacity_bytes = Some(usable(subject, mounted, tree, changed)?);
+    } else if changed && mount(subject, &unmounted)?.observe().digest() != digest {
+        return Err(Stop::trouble(Class::NotIdempotent, REMOUNTED));
+    }
+    Ok(unmounted)
+}
+
+const REMOUNTED: &str = "after recovery and a clean remount another tree is visible";
 
 /// The first entry that cannot be looked at.
 fn unreadable(tree: &Tree) -> Option<Trouble> {
@@ -155,94 +217,60 @@ fn unreadable(tree: &Tree) -> Option<Trouble> {
     })
 }
 
-/// The same image must show the same tree again.
-fn twice(subject: &dyn BlockBacked, image: &Image, digest: Digest) -> Result<(), Trouble> {
-    let again = mount(subject, image).map(|mut mounted| mounted.observe().digest());
-    if again == Ok(digest) {
-        return Ok(());
-    }
-    Err(Trouble::new(Class::NonDeterministic, "the same image mounted twice shows two trees"))
-}
-
-/// Recovery may not change what is visible, wherever it is interrupted; returns the image after a
-/// clean unmount, and whether recovery wrote anything.
+/// Recovery may be interrupted anywhere and repeated: the same tree must be visible.
 fn repeatable(
     subject: &dyn BlockBacked,
-    image: &Image,
+    window: &Window<'_>,
     digest: Digest,
-) -> Result<(Image, bool), Result<Trouble, Broke>> {
-    let differs = |what: &str| Err(Ok(Trouble::new(Class::NotIdempotent, what)));
-    let mut mounted = mount(subject, image).map_err(Err)?;
-    if let Err(errno) = mounted.recover() {
-        return Err(Ok(Trouble::new(Class::NotUsable, format!("recovery fails with {errno}"))));
-    }
-    if mounted.observe().digest() != digest {
-        return differs("recovery changes the visible tree");
-    }
-    let recovered_at = mounted.position();
-    let (outcome, device) = mounted.unmount();
-    if let Err(errno) = outcome.result {
-        return Err(Ok(Trouble::new(Class::NotUsable, format!("unmount fails with {errno}"))));
-    }
-    let unmounted = device.image().clone();
-    let geometry = subject.geometry();
-    let window = Window::new(image, device.log(), geometry.atomic_bytes).between(0, recovered_at);
-    let mut broke = None;
+) -> Result<(), Trouble> {
+    let mut wrong = None;
     for level in [Level::Linear, Level::Torn] {
-        let _ = level.enumerator(&fathom_block::Bounds::default()).visit(&window, &mut |_, image| {
-            let again = mount(subject, image).map(|mut mounted| mounted.observe().digest());
-            match again {
-                Ok(again) if again == digest => return std::ops::ControlFlow::Continue(()),
-                Ok(_) => broke = Some("recovery, interrupted and repeated, gives another tree"),
-                Err(_) => broke = Some("recovery, interrupted, leaves what cannot be mounted"),
+        let _ = level.enumerator(&Bounds::default()).visit(window, &mut |_, image| {
+            match mount(subject, image).map(|mut mounted| mounted.observe().digest()) {
+                Ok(again) if again == digest => return ControlFlow::Continue(()),
+                Ok(_) => wrong = Some("recovery, interrupted and repeated, gives another tree"),
+                Err(_) => wrong = Some("recovery, interrupted, leaves what cannot be mounted"),
             }
-            std::ops::ControlFlow::Break(())
+            ControlFlow::Break(())
         });
     }
-    if let Some(what) = broke {
-        return differs(what);
-    }
-    if mount(subject, &unmounted).map_err(Err)?.observe().digest() != digest {
-        return differs("after recovery and a clean remount another tree is visible");
-    }
-    Ok((unmounted, recovered_at > 0))
+    wrong.map_or(Ok(()), |what| Err(Trouble::new(Class::NotIdempotent, what)))
 }
 
 /// Creates, writes, renames and deletes in every directory, fills the disk, frees it, fills it again.
 /// Returns how many bytes fitted.
 fn usable(
     subject: &dyn BlockBacked,
-    image: &Image,
+    mut mounted: Box<dyn Mounted>,
     tree: &Tree,
-) -> Result<u64, Result<Trouble, Broke>> {
-    let mut mounted = mount(subject, image).map_err(Err)?;
+    look_first: bool,
+) -> Result<u64, Stop> {
+    let digest = tree.digest();
+    if look_first && mounted.observe().digest() != digest {
+        return Err(Stop::trouble(Class::NotIdempotent, REMOUNTED));
+    }
+    for (dir, entry) in &tree.entries {
+        if entry.kind == Kind::Dir {
+            use_directory(&mut *mounted, dir)?;
+        }
+    }
+    let chunk_bytes = subject.geometry().erase_bytes.max(MIN_CHUNK_BYTES) as u64;
+    let first = fill(&mut *mounted, chunk_bytes, FILL_BYTES_MAX)?;
+    // Freed space must be there again: nearly as much must fit at once.
     let slack_bytes = subject.guarantee().capacity_slack_bytes.is;
-    let bytes = (|| {
-        for (dir, entry) in &tree.entries {
-            if entry.kind == Kind::Dir {
-                use_directory(&mut *mounted, dir)?;
-            }
-        }
-        let chunk_bytes = subject.geometry().erase_bytes.max(512) as u64;
-        let first = fill(&mut *mounted, chunk_bytes)?;
-        let second = fill(&mut *mounted, chunk_bytes)?;
-        if second + slack_bytes < first {
-            let what = format!("{first} bytes fit, then only {second}: freed space is gone");
-            return Err(Trouble::new(Class::Leak, what));
-        }
-        Ok(first)
-    })()
-    .map_err(Ok)?;
+    let again = first.saturating_sub(slack_bytes);
+    if again > 0 && fill(&mut *mounted, again, again)? < again {
+        let what = format!("{first} bytes fit, then not even {again}: freed space is gone");
+        return Err(Stop::trouble(Class::Leak, what));
+    }
     let found = mounted.observe();
-    if found.digest() != tree.digest() {
+    if found.digest() != digest {
         let difference = tree.differences(&found).into_iter().next();
         let what = difference.map_or_else(String::new, |difference| difference.to_string());
-        return Err(Ok(Trouble::new(
-            Class::NotUsable,
-            format!("files made and removed again leave another tree: {what}"),
-        )));
+        let what = format!("files made and removed again leave another tree: {what}");
+        return Err(Stop::trouble(Class::NotUsable, what));
     }
-    Ok(bytes)
+    Ok(first)
 }
 
 /// Names that no workload uses.
@@ -293,8 +321,12 @@ fn use_directory(mounted: &mut dyn Mounted, dir: &FsPath) -> Result<(), Trouble>
 /// Disks larger than this are not filled completely.
 const FILL_BYTES_MAX: u64 = 1 << 20;
 
-/// Fills the disk with one file and removes it; returns how much fitted.
-fn fill(mounted: &mut dyn Mounted, chunk_bytes: u64) -> Result<u64, Trouble> {
+/// The disk is filled in blocks, but not in tiny ones.
+const MIN_CHUNK_BYTES: usize = 256;
+
+/// Writes a file in chunks until the disk is full or it has `bytes_max`, and removes it; returns how
+/// much fitted.
+fn fill(mounted: &mut dyn Mounted, chunk_bytes: u64, bytes_max: u64) -> Result<u64, Trouble> {
     let path = FsPath::from(".").join(PROBE_NAMES[0]);
     let flags = OpenFlags::O_WRONLY | OpenFlags::O_CREAT | OpenFlags::O_EXCL;
     let open = Op::Open { slot: 0, path: path.clone(), flags, mode: FILE_MODE };
@@ -307,7 +339,7 @@ fn fill(mounted: &mut dyn Mounted, chunk_bytes: u64) -> Result<u64, Trouble> {
         Err(errno) => return fails(&open, errno),
     }
     let mut at = 0;
-    while at < FILL_BYTES_MAX {
+    while at < bytes_max {
         let data = Pattern { seed: at, len: chunk_bytes };
         let write = Op::Pwrite { slot: 0, offset: at as i64, data };
         match mounted.apply(&write).result {

@@ -3,6 +3,7 @@
 //! Delta debugging over the operations (what is left without its definition goes with it), then over
 //! the arguments, then over the crash point. Every candidate is played from a fresh format.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -114,6 +115,9 @@ impl Shrinker<'_> {
     /// Takes over events that still show the cause.
     fn accept(&mut self, events: Vec<Event>) -> Result<bool, HarnessFault> {
         let Some(script) = closed(events) else { return Ok(false) };
+        if left_open(&script.0) > left_open(&self.body()) {
+            return Ok(false);
+        }
         if script.0.len() >= self.best.0.len() && script.0 == self.body() {
             return Ok(false);
         }
@@ -155,6 +159,20 @@ fn closed(events: Vec<Event>) -> Option<Script> {
         }
     }
     last_kept.then_some(Script(kept))
+}
+
+/// Files that are open at the end: a run with fewer operations that leaves files open is not simpler.
+fn left_open(events: &[Event]) -> usize {
+    let mut open = BTreeSet::new();
+    for event in events {
+        match event {
+            Event::Op(Op::Open { slot, .. }) => drop(open.insert(*slot)),
+            Event::Op(Op::Close { slot }) => drop(open.remove(slot)),
+            Event::Op(Op::Remount) | Event::PowerCut(_) => open.clear(),
+            Event::Op(_) => {}
+        }
+    }
+    open.len()
 }
 
 fn rank(point: &CrashPoint) -> (Level, usize, String) {

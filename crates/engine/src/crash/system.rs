@@ -123,8 +123,7 @@ enum Refusal {
 
 impl Refusal {
     fn wrong(op: &Op, what: String, ops: usize) -> Refusal {
-        let cause =
-            Cause { class: Class::WrongAnswer, op: describe(op), place: anonymous(&what) };
+        let cause = Cause { class: Class::WrongAnswer, op: describe(op), place: anonymous(&what) };
         Refusal::Wrong { cause, what, ops }
     }
 }
@@ -377,7 +376,18 @@ impl<'a> CrashSystem<'a> {
         let events = step.ops.iter().cloned().map(Event::Op).collect();
         let trail = Some(Arc::new(Trail { before: state.trail.clone(), events }));
         let crashes = state.crashes;
-        State { base, since, trail, model: taken.model, open, promise, recent, crashes, seed, image }
+        State {
+            base,
+            since,
+            trail,
+            model: taken.model,
+            open,
+            promise,
+            recent,
+            crashes,
+            seed,
+            image,
+        }
     }
 
     fn step(&self, state: &State, step: &Step, judged: bool) -> Option<State> {
@@ -698,8 +708,7 @@ impl System for CrashSystem<'_> {
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         let tree = state.tree();
-        let view =
-            View { config: self.config, tree: &tree, open: &state.open, seed: state.seed };
+        let view = View { config: self.config, tree: &tree, open: &state.open, seed: state.seed };
         for step in view.steps() {
             // The last crash of a run is judged in the step itself.
             if state.crashes + 1 < self.config.crashes {

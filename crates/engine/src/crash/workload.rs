@@ -313,9 +313,8 @@ mod tests {
     fn steps(kinds: &[StepKind], tree: &Tree) -> Vec<String> {
         let config = CrashConfig { steps: kinds.to_vec(), ..CrashConfig::default() };
         let view = View { config: &config, tree, open: &BTreeMap::new(), seed: 7 };
-        let text = |step: Step| {
-            step.ops.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-        };
+        let text =
+            |step: Step| step.ops.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
         view.steps().into_iter().map(text).collect()
     }
 

@@ -12,7 +12,7 @@ use super::judge::{Judge, Tallies};
 use super::key::scatter;
 use super::ledger::Ledger;
 use super::links::Segment;
-use super::open::{BATCH_RUNS_MAX, Open, RUN_STATES_MAX, Run, Span, cut};
+use super::open::{BATCH_RUNS_MAX, Open, Run, Span, cut, run_states_max};
 use super::piece::{Piece, Setting};
 use super::plan::Plan;
 use super::progress::{Clock, Observer, PROGRESS_EVERY, Progress};
@@ -159,7 +159,7 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
         if plan.depth_max == Some(0) {
             first.span().append(&mut self.ledger.beyond);
         } else {
-            for run in cut(vec![first], RUN_STATES_MAX) {
+            for run in cut(vec![first], run_states_max::<S::State>()) {
                 self.open.push(run);
             }
         }
@@ -210,8 +210,9 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
         let states: usize = batch.iter().map(|run| run.states.len()).sum();
         let alone = self.cost.saturating_mul(states as u32) < ALONE_BELOW;
         let whole = batch.len() >= PIECES_ENOUGH || (alone && O::CUT_FREELY);
-        let size = if whole { RUN_STATES_MAX } else { states.div_ceil(PIECES_WANTED) };
-        let runs = cut(batch, size.min(RUN_STATES_MAX));
+        let size =
+            if whole { run_states_max::<S::State>() } else { states.div_ceil(PIECES_WANTED) };
+        let runs = cut(batch, size.min(run_states_max::<S::State>()));
         let loaded = runs.len();
         assert!(loaded <= self.pieces.len(), "a piece for each of {loaded} runs");
         for (piece, run) in self.pieces.iter().zip(runs) {

@@ -2,8 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-/// States of one run at most: large enough to be worth a claim, small enough to share evenly.
-pub(super) const RUN_STATES_MAX: usize = 256;
+/// States of one run at most: large enough to be worth a claim, small enough to share evenly. Large
+/// states come in shorter runs: a batch with all its children should not be much more than what the
+/// caches hold. Depends on nothing but the type, so that results do not either.
+pub(super) const fn run_states_max<T>() -> usize {
+    const RUN_BYTES: usize = 32 << 10;
+    let fitting = RUN_BYTES / if size_of::<T>() == 0 { 1 } else { size_of::<T>() };
+    match fitting {
+        ..16 => 16,
+        16..=256 => fitting,
+        _ => 256,
+    }
+}
 
 /// Runs of one batch at most.
 pub(super) const BATCH_RUNS_MAX: usize = 64;
@@ -24,7 +34,8 @@ impl<T> Run<T> {
     /// Moves as many states of `next` to the end of this run as belong there.
     fn fill_from(&mut self, next: &mut Run<T>) {
         if self.span().ends_before(&next.span()) {
-            let fits = next.states.len().min(RUN_STATES_MAX.saturating_sub(self.states.len()));
+            let fits =
+                next.states.len().min(run_states_max::<T>().saturating_sub(self.states.len()));
             self.states.extend(next.states.drain(..fits));
             next.first_node += fits as u64;
         }

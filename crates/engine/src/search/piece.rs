@@ -6,7 +6,7 @@ use super::arrivals::Arrivals;
 use super::judge::{Judge, Tallies};
 use super::key::scatter;
 use super::links::Segment;
-use super::open::{RUN_STATES_MAX, Run, Span};
+use super::open::{Run, Span, run_states_max};
 use super::plan::Plan;
 use super::recent::Recent;
 use super::report::Stop;
@@ -229,7 +229,7 @@ impl<S: System> Piece<S> {
 
     /// Keeps an empty vector for later.
     pub(super) fn recycle(&mut self, vector: Vec<S::State>) {
-        if vector.capacity() >= RUN_STATES_MAX && self.spare.len() < SPARE_MAX {
+        if vector.capacity() >= run_states_max::<S::State>() && self.spare.len() < SPARE_MAX {
             self.spare.push(vector);
         }
     }
@@ -260,9 +260,10 @@ impl<T> Harvest<T> {
     /// Keeps a child, in a new vector if the last one is full.
     fn keep(&mut self, child: T, spare: &mut Vec<Vec<T>>) {
         match self.runs.last_mut() {
-            Some(run) if run.len() < RUN_STATES_MAX => run.push(child),
+            Some(run) if run.len() < run_states_max::<T>() => run.push(child),
             _ => {
-                let mut run = spare.pop().unwrap_or_else(|| Vec::with_capacity(RUN_STATES_MAX));
+                let mut run =
+                    spare.pop().unwrap_or_else(|| Vec::with_capacity(run_states_max::<T>()));
                 run.push(child);
                 self.runs.push(run);
             }

@@ -9,7 +9,7 @@ use crate::visited::{Arrival, Sharded, Visited, shard_of};
 
 use super::key::scatter;
 use super::ledger::Ledger;
-use super::open::{RUN_STATES_MAX, Run, Span, cut};
+use super::open::{Run, Span, cut, run_states_max};
 use super::system::System;
 
 /// Nodes of one generation at most: their states exist before they are known to be needed.
@@ -76,7 +76,7 @@ pub(super) fn rebuild<S: System, V: Visited>(
     for &Span { depth, first_node, nodes } in open {
         let states = (first_node..first_node + nodes).map(|node| states.remove(&node));
         let states = states.collect::<Option<Vec<_>>>()?;
-        runs.extend(cut(vec![Run { depth, first_node, states }], RUN_STATES_MAX));
+        runs.extend(cut(vec![Run { depth, first_node, states }], run_states_max::<S::State>()));
     }
     Some(runs)
 }

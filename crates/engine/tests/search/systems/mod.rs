@@ -1,5 +1,6 @@
 //! Toy systems whose numbers of states are published or follow a closed formula.
 
+pub(crate) mod disk;
 pub(crate) mod grid;
 pub(crate) mod jugs;
 pub(crate) mod philosophers;
