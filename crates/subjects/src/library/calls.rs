@@ -38,6 +38,43 @@ pub(super) trait Calls {
     fn contents(&mut self, path: &FsPath) -> Result<Vec<u8>, (&'static str, Errno)>;
 }
 
+/// What a rename amounts to.
+#[cfg(any(feature = "fatfs", feature = "redoxfs", feature = "rsext4"))]
+pub(super) enum Renaming {
+    /// Both names are the same.
+    Nothing,
+    /// The new name is free.
+    Move,
+    /// The new name is taken by something that may be replaced.
+    Replace,
+}
+
+/// What the kernel's VFS checks before it asks a file system to rename (rename(2)), for libraries that
+/// leave that to their caller.
+#[cfg(any(feature = "fatfs", feature = "redoxfs", feature = "rsext4"))]
+pub(super) fn check_rename(
+    calls: &mut impl Calls,
+    from: &FsPath,
+    to: &FsPath,
+) -> Result<Renaming, Errno> {
+    let is_dir = calls.is_dir(from)?;
+    if from == to {
+        return Ok(Renaming::Nothing);
+    }
+    let below = to.as_bytes().strip_prefix(from.as_bytes());
+    if is_dir && below.is_some_and(|rest| rest.starts_with(b"/")) {
+        return Err(Errno::EINVAL);
+    }
+    match (is_dir, calls.is_dir(to)) {
+        (_, Err(Errno::ENOENT)) => Ok(Renaming::Move),
+        (_, Err(errno)) => Err(errno),
+        (true, Ok(false)) => Err(Errno::ENOTDIR),
+        (false, Ok(true)) => Err(Errno::EISDIR),
+        (true, Ok(true)) if !calls.list(to)?.is_empty() => Err(Errno::ENOTEMPTY),
+        _ => Ok(Renaming::Replace),
+    }
+}
+
 /// Executes one operation.
 pub(super) fn apply(calls: &mut impl Calls, op: &Op) -> Outcome {
     let result = match op {

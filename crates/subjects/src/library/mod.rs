@@ -3,12 +3,24 @@
 //! They need no root, no kernel and no mount point, and a mount takes microseconds: so their states
 //! can be searched exhaustively, with the power cut at every write.
 
-#[cfg(any(feature = "fatfs", feature = "littlefs", feature = "littlefs-c"))]
+#[cfg(any(
+    feature = "fatfs",
+    feature = "littlefs",
+    feature = "littlefs-c",
+    feature = "redoxfs",
+    feature = "rsext4"
+))]
 mod calls;
+#[cfg(any(feature = "fatfs", feature = "redoxfs", feature = "rsext4"))]
+mod device;
 #[cfg(feature = "fatfs")]
 pub mod fatfs;
 #[cfg(any(feature = "littlefs", feature = "littlefs-c"))]
 pub mod littlefs;
+#[cfg(feature = "redoxfs")]
+pub mod redoxfs;
+#[cfg(feature = "rsext4")]
+pub mod rsext4;
 
 use fathom_block::{BlockBacked, Geometry};
 use fathom_core::HarnessFault;
@@ -98,6 +110,20 @@ pub fn all() -> Vec<Known> {
             about: "FAT in Rust (fatfs): FAT12 on a small disk",
             needs: "",
             make: built_in!("fatfs", fatfs::open),
+        },
+        Known {
+            name: "rsext4",
+            feature: "rsext4",
+            about: "ext4 with its journal in Rust (rsext4), on images of mkfs.ext4",
+            needs: "",
+            make: built_in!("rsext4", rsext4::open),
+        },
+        Known {
+            name: "redoxfs",
+            feature: "redoxfs",
+            about: "the file system of Redox (redoxfs): copy on write, checksums",
+            needs: "",
+            make: built_in!("redoxfs", redoxfs::open),
         },
     ]
 }

@@ -18,6 +18,8 @@ use fathom_core::{Errno, HarnessFault};
 use device::Stream;
 use mount::Mount;
 
+use super::device::SharedDevice;
+
 /// 64 sectors: the boot sector, two tables of one sector each, a root directory of four and 57 clusters.
 const DEFAULT_GEOMETRY: Geometry = Geometry::disk(64 * 512);
 
@@ -71,21 +73,23 @@ impl BlockBacked for Fat {
         };
         let device = Recorder::new(self.geometry.blank_image(), self.geometry)
             .map_err(|error| fault(&error))?;
-        let stream = Stream::new(device);
+        let device = SharedDevice::new(device);
         let options =
             FormatVolumeOptions::new().bytes_per_cluster(512).max_root_dir_entries(ROOT_ENTRIES);
-        ::fatfs::format_volume(stream.clone(), options).map_err(|error| fault(&error))?;
-        Ok(stream.power_off().into_parts().0)
+        ::fatfs::format_volume(Stream::new(device.clone()), options)
+            .map_err(|error| fault(&error))?;
+        Ok(device.power_off().into_parts().0)
     }
 
     fn mount(&self, device: Recorder) -> Result<Box<dyn Mounted>, Box<MountFailure>> {
-        let stream = Stream::new(device);
+        let device = SharedDevice::new(device);
+        let stream = Stream::new(device.clone());
         let options = FsOptions::new().time_provider(&FixedClock);
         match FileSystem::new(stream.clone(), options) {
-            Ok(fs) => Ok(Box::new(Mount::new(fs, stream))),
+            Ok(fs) => Ok(Box::new(Mount::new(fs, stream, device))),
             Err(error) => {
                 let errno = errno(&error);
-                Err(Box::new(MountFailure { errno, device: stream.power_off() }))
+                Err(Box::new(MountFailure { errno, device: device.power_off() }))
             }
         }
     }

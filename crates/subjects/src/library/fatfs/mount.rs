@@ -12,7 +12,8 @@ use fathom_core::flags::OpenFlags;
 use fathom_core::{Errno, FsPath, Op, Outcome, Slot, Tree};
 
 use super::device::Stream;
-use crate::library::calls::{self, Calls, ENTRIES_MAX, Found};
+use crate::library::calls::{self, Calls, ENTRIES_MAX, Found, Renaming};
+use crate::library::device::SharedDevice;
 
 type Fs = FileSystem<Stream>;
 
@@ -29,6 +30,7 @@ pub(super) struct Mount {
     open: BTreeMap<Slot, OpenFile>,
     fs: Rc<Fs>,
     stream: Stream,
+    device: SharedDevice,
 }
 
 /// A path as fatfs wants it.
@@ -48,8 +50,8 @@ fn is_within(path: &FsPath, above: &FsPath) -> bool {
 }
 
 impl Mount {
-    pub(super) fn new(fs: Fs, stream: Stream) -> Mount {
-        Mount { open: BTreeMap::new(), fs: Rc::new(fs), stream }
+    pub(super) fn new(fs: Fs, stream: Stream, device: SharedDevice) -> Mount {
+        Mount { open: BTreeMap::new(), fs: Rc::new(fs), stream, device }
     }
 
     /// fatfs must not touch what is open.
@@ -204,17 +206,10 @@ impl Calls for Mount {
     }
 
     fn rename(&mut self, from: &FsPath, to: &FsPath) -> Result<u64, Errno> {
-        let is_dir = self.is_dir(from)?;
-        if from == to {
-            return Ok(0);
-        }
-        self.not_open(from)?;
-        // fatfs would make an unreachable circle.
-        if is_dir && is_within(to, from) {
-            return Err(Errno::EINVAL);
-        }
-        if self.is_dir(to).is_ok() {
-            return Err(Errno::EOPNOTSUPP);
+        match calls::check_rename(self, from, to)? {
+            Renaming::Nothing => return Ok(0),
+            Renaming::Replace => return Err(Errno::EOPNOTSUPP),
+            Renaming::Move => self.not_open(from)?,
         }
         let root = self.fs.root_dir();
         errno(root.rename(text(from)?, &root, text(to)?)).map(|()| 0)
@@ -258,7 +253,7 @@ impl Calls for Mount {
         let size = self.find(path).map_err(|errno| ("stat", errno))?.len();
         let mut open = self.open_file(path, false).map_err(|errno| ("open", errno))?;
         // No more than the device can hold, whatever the entry says.
-        let most = size.min(self.stream.size());
+        let most = size.min(self.device.size_bytes() as u64);
         let mut bytes = Vec::new();
         errno(Read::by_ref(&mut open.file).take(most).read_to_end(&mut bytes))
             .map_err(|errno| ("read", errno))?;
@@ -280,11 +275,11 @@ impl Mounted for Mount {
     }
 
     fn position(&self) -> usize {
-        self.stream.position()
+        self.device.position()
     }
 
     fn unmount(self: Box<Self>) -> (Outcome, Recorder) {
-        let Mount { open, fs, mut stream } = *self;
+        let Mount { open, fs, mut stream, device } = *self;
         let mut result = Ok(0);
         for (_, open) in open {
             result = result.and(Mount::close_file(open));
@@ -292,11 +287,11 @@ impl Mounted for Mount {
         if let Ok(fs) = Rc::try_unwrap(fs) {
             result = result.and(errno(fs.unmount().and_then(|()| stream.flush())).map(|()| 0));
         }
-        (result.map_or_else(Outcome::err, Outcome::ok), stream.power_off())
+        (result.map_or_else(Outcome::err, Outcome::ok), device.power_off())
     }
 
     fn power_off(self: Box<Self>) -> Recorder {
         // Files and file system write when they are dropped: into the void.
-        self.stream.power_off()
+        self.device.power_off()
     }
 }
