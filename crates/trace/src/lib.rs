@@ -14,9 +14,11 @@
 pub mod amount;
 pub mod analyse;
 pub mod error;
+pub mod import;
 pub mod layout;
 pub mod ptrace;
 pub mod report;
+pub mod run;
 pub mod sample;
 pub mod spawn;
 pub mod target;

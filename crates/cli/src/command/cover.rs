@@ -1,0 +1,240 @@
+//! `fathom cover`: which inputs and outputs of the system calls a test tool exercises.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use fathom_core::partition::Granularity;
+use fathom_trace::report::{Report, Tally, Unreachable, VERSION, Watched, ratio};
+use fathom_trace::run::{Plan, Tracer as Choice, Who};
+use fathom_trace::{Ended, Target, Traced, import, run as trace, spawn};
+
+use super::Ending;
+use crate::cover::args::{
+    CoverAction, CoverArgs, CoverOutput, DiffArgs, ImportArgs, LogFormat, Tracer,
+};
+use crate::cover::{diff, export, html, text};
+use crate::text::{print, print_json};
+
+pub(crate) fn run(args: &CoverArgs) -> Result<Ending> {
+    match &args.action {
+        Some(CoverAction::Import(import)) => imported(import),
+        Some(CoverAction::Diff(diff)) => compared(diff),
+        None => traced(args),
+    }
+}
+
+fn traced(args: &CoverArgs) -> Result<Ending> {
+    let options = Options::new(&args.output)?;
+    let targets = targets(&args.mount)?;
+    let (who, title) = who(args);
+    let plan = Plan {
+        who,
+        targets: targets.clone(),
+        tracer: match args.tracer {
+            Tracer::Auto => Choice::Auto,
+            Tracer::Bpf => Choice::Bpf,
+            Tracer::Ptrace => Choice::Ptrace,
+        },
+        record: args.record.clone(),
+        budget: args.budget,
+    };
+    let start = Instant::now();
+    let traced = trace::run(&plan)?;
+    let mut report = Report::of_traced(&traced, &title, options.amounts, &options.unreachable);
+    report.seconds = start.elapsed().as_secs_f64();
+    report.mounts = targets
+        .iter()
+        .map(|target| Watched {
+            path: target.path.display().to_string(),
+            kind: target.kind.clone(),
+        })
+        .collect();
+    let told = tell(&report, &args.output)?;
+    match traced.ended {
+        None | Some(Ended::Exit(0)) => Ok(told),
+        // Its coverage was told all the same.
+        Some(ended) => {
+            eprintln!("fathom: the command itself failed: {ended}");
+            Ok(Ending::Findings)
+        }
+    }
+}
+
+fn who(args: &CoverArgs) -> (Who, String) {
+    if let Some(pid) = args.pid {
+        (Who::Process(pid), format!("process {pid}"))
+    } else if let Some(dir) = &args.cgroup {
+        (Who::Cgroup(dir.clone()), format!("control group {}", dir.display()))
+    } else if args.system {
+        (Who::Everybody, "every process".to_owned())
+    } else {
+        (Who::Command(args.command.clone()), spawn::shown(&args.command))
+    }
+}
+
+fn targets(mounts: &[PathBuf]) -> Result<Vec<Target>> {
+    let here = [PathBuf::from(".")];
+    let mounts = if mounts.is_empty() { &here } else { mounts };
+    Ok(mounts.iter().map(|path| Target::new(path)).collect::<Result<_, _>>()?)
+}
+
+fn imported(args: &ImportArgs) -> Result<Ending> {
+    let options = Options::new(&args.output)?;
+    let format = args.format.map(|format| match format {
+        LogFormat::Strace => import::Format::Strace,
+        LogFormat::Lttng => import::Format::Lttng,
+        LogFormat::Syzkaller => import::Format::Syzkaller,
+        LogFormat::Metis => import::Format::Metis,
+        LogFormat::Record => import::Format::Record,
+        LogFormat::Trace => import::Format::Trace,
+    });
+    let logs = import::read(&args.files, format, &args.mount, options.amounts)?;
+    let names: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
+    let title = names.join(" ");
+    let mut report = match &logs.coverage {
+        Some(coverage) => Report::of_coverage(coverage, &title, &options.unreachable),
+        None => {
+            Report::of_traced(&logs.traced, &title, options.amounts, &options.unreachable)
+        }
+    };
+    let Traced { tracer, limits, .. } = &logs.traced;
+    (report.tracer, report.limits) = (tracer.clone(), limits.clone());
+    if !logs.has_outputs {
+        report = report.without_outputs();
+    }
+    tell(&report, &args.output)
+}
+
+fn compared(args: &DiffArgs) -> Result<Ending> {
+    let reports: Vec<(String, Report)> =
+        args.reports.iter().map(|path| read_report(path)).collect::<Result<_>>()?;
+    if let Some(file) = &args.html {
+        write(file, &html::page(&reports))?;
+    }
+    if let Some(file) = &args.csv {
+        write(file, &export::csv(&reports))?;
+    }
+    match args.json.as_deref() {
+        Some("-") => print_json(&diff::json(&reports))?,
+        Some(file) => write(Path::new(file), &format!("{}\n", diff::json(&reports)))?,
+        None => {}
+    }
+    if args.json.as_deref() != Some("-") {
+        print(&diff::text(&reports))?;
+    }
+    Ok(Ending::Clean)
+}
+
+fn read_report(path: &Path) -> Result<(String, Report)> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let report: Report = serde_json::from_str(&text)
+        .with_context(|| format!("{} is no report of `fathom cover --json`", path.display()))?;
+    if report.fathom_cover != VERSION {
+        bail!("{}: version {} of the report is not known", path.display(), report.fathom_cover);
+    }
+    let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    Ok((name, report))
+}
+
+/// How counts become a report.
+struct Options {
+    amounts: Granularity,
+    unreachable: Unreachable,
+}
+
+impl Options {
+    /// Everything that can be wrong with the arguments, before anything runs.
+    fn new(output: &CoverOutput) -> Result<Options> {
+        let mut unreachable = Unreachable::standard();
+        if let Some(path) = &output.unreachable {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read {}", path.display()))?;
+            let more =
+                Unreachable::parse(&text).with_context(|| format!("in {}", path.display()))?;
+            unreachable.extend(more);
+        }
+        let amounts =
+            if output.boundaries { Granularity::Boundaries } else { Granularity::Powers };
+        let options = Options { amounts, unreachable };
+        let empty = fathom_core::partition::Coverage::new(options.amounts);
+        let empty = Report::of_coverage(&empty, "", &options.unreachable);
+        for id in &output.require {
+            if empty.count(id).is_none() {
+                bail!("--require {id}: there is no such partition (see docs/COVER.md)");
+            }
+        }
+        restricted(&empty, &output.calls)?;
+        Ok(options)
+    }
+}
+
+/// Hit and total of some calls; of all if none are named.
+fn restricted(report: &Report, calls: &[String]) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let known = |name: &String| {
+        report.bases.contains_key(name) || report.bases.values().any(|call| call.scope == *name)
+    };
+    if let Some(unknown) = calls.iter().find(|name| !known(name)) {
+        bail!("--calls {unknown}: there is no such call and no such kind of calls");
+    }
+    for (base, call) in &report.bases {
+        if calls.is_empty() || calls.contains(base) || calls.contains(&call.scope) {
+            tally.hit += call.partitions_hit;
+            tally.total += call.partitions_total;
+        }
+    }
+    Ok(tally)
+}
+
+/// Writes everything that was asked for.
+fn tell(report: &Report, output: &CoverOutput) -> Result<Ending> {
+    let named = [(report.title.clone(), report.clone())];
+    if let Some(file) = &output.html {
+        write(file, &html::page(&named))?;
+    }
+    if let Some(file) = &output.csv {
+        write(file, &export::csv(&named))?;
+    }
+    if let Some(file) = &output.iocov {
+        write(file, &format!("{:#}\n", export::iocov(report)))?;
+    }
+    if output.json.as_deref() != Some("-") {
+        print(&text::report(report, output.full))?;
+    }
+    let ending = demands(report, output)?;
+    match output.json.as_deref() {
+        Some("-") => print_json(report)?,
+        Some(file) => write(Path::new(file), &format!("{}\n", serde_json::to_string(report)?))?,
+        None => {}
+    }
+    Ok(ending)
+}
+
+/// What CI asks for.
+fn demands(report: &Report, output: &CoverOutput) -> Result<Ending> {
+    let mut ending = Ending::Clean;
+    for id in &output.require {
+        if report.count(id).unwrap_or(0) == 0 {
+            eprintln!("fathom: {id} was never exercised");
+            ending = Ending::Findings;
+        }
+    }
+    let tally = restricted(report, &output.calls)?;
+    if !output.calls.is_empty() && output.json.as_deref() != Some("-") {
+        let share = text::share(tally.hit, tally.total);
+        print(&format!("\nof {}: {share}\n", output.calls.join(", ")))?;
+    }
+    if output.fail_under.is_some_and(|least| ratio(tally.hit, tally.total) < least) {
+        let least = 100.0 * output.fail_under.unwrap_or(0.0);
+        let share = text::share(tally.hit, tally.total);
+        eprintln!("fathom: {share} of the partitions were exercised, less than {least}%");
+        ending = Ending::Findings;
+    }
+    Ok(ending)
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,445 @@
+/* Which file system a path leads to, found by walking the directory cache as the kernel does
+ * (fs/namei.c, fs/dcache.c): component by component through the hash table of dentries, over mounts,
+ * through symbolic links, from the root, the working directory or a descriptor of the task.
+ *
+ * Nothing is locked. A component that is not in the cache ends the walk: the path then belongs to the
+ * file system where it ended (mount points are always in the cache, so only an uncached symbolic link
+ * could lead elsewhere), and the walk is repeated when the call returns, with the cache warm. */
+#pragma once
+
+#define PATH_BYTES 4096
+#define NAME_BYTES 255
+#define LINK_BYTES 512
+#define LINKS_MAX 40
+#define PROC_SUPER_MAGIC 0x9fa0
+#define AT_FDCWD (-100)
+
+#define RESOLVE_NO_SYMLINKS 0x04
+/* RESOLVE_NO_XDEV, RESOLVE_BENEATH, RESOLVE_IN_ROOT: what they refuse belongs to the base. */
+#define RESOLVE_CONFINED 0x19
+
+/* The call in progress on this processor: tracepoint programs are not preempted. */
+struct work {
+	u64 args[6];
+	u64 resolve;
+	u32 slots[SLOTS_MAX];
+	u32 nr;
+	u32 touch;
+	u32 again; /* paths to walk again when the call returns, one bit each */
+	u32 unread; /* slots to read again then */
+	u32 paths;
+	s32 dirfd;
+	u32 follow;
+	u32 parent_from;
+	u64 base_dentry[2], base_mount[2];
+	/* the walk */
+	u64 dentry, mount, root_dentry, root_mount;
+	u64 last_link; /* inode of a last component that is a link and was not followed */
+	u32 pos, links, missed, unknown;
+	u32 follow_last, parent;
+	/* a component */
+	u64 hash_len, first;
+	u32 len;
+	u32 found_flags;
+	u64 found_inode;
+	/* the cache */
+	u64 table;
+	u32 shift, flag_mounted, type_mask, type_symlink;
+	char path[PATH_BYTES + 256];
+	char spare[PATH_BYTES + LINK_BYTES];
+};
+
+struct link_key {
+	u64 sb, ino, generation;
+};
+
+struct link_text {
+	char text[LINK_BYTES];
+};
+
+/* Targets of symbolic links that are not in the inode (long links of ext4, links of btrfs), learnt from
+ * the calls that made them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct link_key);
+	__type(value, struct link_text);
+} link_texts SEC(".maps");
+
+static __always_inline u64 rotated(u64 value, int by)
+{
+	return value << by | value >> (64 - by);
+}
+
+/* struct mount around a struct vfsmount, and back. */
+static __always_inline struct mount *mount_of(u64 vfsmount)
+{
+	return (struct mount *)(vfsmount - bpf_core_field_offset(struct mount, mnt));
+}
+
+static __always_inline u64 vfsmount_of(struct mount *mount)
+{
+	return (u64)mount + bpf_core_field_offset(struct mount, mnt);
+}
+
+static __always_inline struct file *file_of(int fd)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct files_struct *files = task->files;
+	struct file *file = 0;
+	struct fdtable *table;
+
+	if (!files)
+		return 0;
+	table = files->fdt;
+	if (!table || fd < 0 || (u32)fd >= table->max_fds)
+		return 0;
+	bpf_probe_read_kernel(&file, 8, (void *)((u64)table->fd + 8ULL * (u32)fd));
+	return file;
+}
+
+/* Length, hash and first eight bytes of the component at `pos`: hash_name() of fs/namei.c. */
+__noinline int hash_component(struct work *w)
+{
+	const u64 low = 0x0101010101010101ULL, high = 0x8080808080808080ULL;
+	u64 x = 0, y;
+	u32 pos;
+
+	if (!w)
+		return 0;
+	pos = w->pos;
+	y = w->dentry;
+	for (u32 k = 0; k <= NAME_BYTES / 8; k++) {
+		u32 at = pos + 8 * k;
+		u64 a, b, end;
+
+		if (at >= PATH_BYTES)
+			return 0;
+		__builtin_memcpy(&a, &w->path[at & (PATH_BYTES - 1)], 8);
+		b = a ^ 0x2f2f2f2f2f2f2f2fULL;
+		end = ((a - low) & ~a & high) | ((b - low) & ~b & high);
+		if (end) {
+			u64 mask = ((end - 1) & ~end) >> 7;
+			u64 bytes = (mask * 0x0001020304050608ULL) >> 56;
+
+			a &= mask;
+			if (!k)
+				w->first = a;
+			x ^= a;
+			y ^= x * 0x61C8864680B583EBULL;
+			y *= 0x61C8864680B583EBULL;
+			w->len = 8 * k + (bytes & 7);
+			w->hash_len = (u64)w->len << 32 | y >> 32;
+			return 1;
+		}
+		if (!k)
+			w->first = a;
+		x ^= a;
+		y ^= x;
+		x = rotated(x, 12) + y;
+		y = rotated(y, 45) * 9;
+	}
+	return 0;
+}
+
+/* `..`: up, and over the roots of mounts, but not over the root of the task. */
+__noinline int walk_up(struct work *w)
+{
+	if (!w)
+		return 0;
+	for (int k = 0; k < 16; k++) {
+		struct vfsmount *vfsmount = (void *)w->mount;
+		struct dentry *dentry = (void *)w->dentry;
+		struct mount *mount, *parent;
+
+		if (w->dentry == w->root_dentry && w->mount == w->root_mount)
+			return 0;
+		if (w->dentry != (u64)BPF_CORE_READ(vfsmount, mnt_root)) {
+			w->dentry = (u64)BPF_CORE_READ(dentry, d_parent);
+			return 0;
+		}
+		mount = mount_of(w->mount);
+		parent = BPF_CORE_READ(mount, mnt_parent);
+		if (parent == mount)
+			return 0;
+		w->dentry = (u64)BPF_CORE_READ(mount, mnt_mountpoint);
+		w->mount = vfsmount_of(parent);
+	}
+	return 0;
+}
+
+/* Whether the component that ends at `pos` is the last: 0 no, 1 yes, 2 yes, with a slash behind. */
+__noinline int is_last(struct work *w)
+{
+	u32 pos;
+
+	if (!w)
+		return 0;
+	pos = w->pos;
+	for (int k = 0; k < 16; k++) {
+		char c;
+
+		if (pos >= PATH_BYTES)
+			return 1;
+		c = w->path[pos & (PATH_BYTES - 1)];
+		if (!c)
+			return pos > w->pos ? 2 : 1;
+		if (c != '/')
+			return 0;
+		pos++;
+	}
+	return 0;
+}
+
+/* The dentry of the component in the present directory, if it is in the cache. */
+__noinline u64 find_child(struct work *w)
+{
+	u32 at_hash = bpf_core_field_offset(struct dentry, d_hash);
+	u32 at_parent = bpf_core_field_offset(struct dentry, d_parent);
+	u32 at_name = bpf_core_field_offset(struct dentry, d_name);
+	u32 at_inode = bpf_core_field_offset(struct dentry, d_inode);
+	u32 at_flags = bpf_core_field_offset(struct dentry, d_flags);
+	char dentry[64];
+	u64 node = 0;
+
+	if (!w || at_hash > 56 || at_parent > 56 || at_name > 56 || at_inode > 56 || at_flags > 56)
+		return 0;
+	bpf_probe_read_kernel(&node, 8, (void *)(w->table + 8ULL * ((u32)w->hash_len >> w->shift)));
+	node &= ~1ULL;
+	for (int k = 0; k < 64; k++) {
+		if (!node || bpf_probe_read_kernel(dentry, 64, (void *)(node - at_hash)))
+			return 0;
+		if (*(u64 *)(dentry + at_parent) == w->dentry &&
+		    *(u64 *)(dentry + at_name) == w->hash_len) {
+			w->found_inode = *(u64 *)(dentry + at_inode);
+			w->found_flags = *(u32 *)(dentry + at_flags);
+			return node - at_hash;
+		}
+		node = *(u64 *)(dentry + at_hash);
+	}
+	return 0;
+}
+
+struct mount_search {
+	u64 at, head, point, found;
+};
+
+static long next_mount(u32 index, struct mount_search *s)
+{
+	struct mount *child;
+
+	if (s->at == s->head || !s->at)
+		return 1;
+	child = (void *)(s->at - bpf_core_field_offset(struct mount, mnt_child));
+	if ((u64)BPF_CORE_READ(child, mnt_mountpoint) == s->point) {
+		s->found = vfsmount_of(child);
+		return 1;
+	}
+	bpf_probe_read_kernel(&s->at, 8, (void *)s->at);
+	return 0;
+}
+
+/* The mount on a dentry of the present mount. */
+__noinline u64 find_mount(struct work *w, u64 dentry)
+{
+	struct mount_search s = { .point = dentry };
+
+	if (!w)
+		return 0;
+	s.head = (u64)mount_of(w->mount) + bpf_core_field_offset(struct mount, mnt_mounts);
+	bpf_probe_read_kernel(&s.at, 8, (void *)s.head);
+	bpf_loop(8192, next_mount, &s, 0);
+	return s.found;
+}
+
+static __always_inline char path_at(struct work *w, u32 pos)
+{
+	return w->path[pos & (PATH_BYTES - 1)];
+}
+
+/* /proc/self/fd/N with `pos` at the number. */
+__noinline int jump_to_fd(struct work *w, u32 pos)
+{
+	struct file *file;
+	u32 fd = 0, digits = 0;
+
+	if (!w)
+		return 0;
+	for (u32 k = 0; k < 9; k++) {
+		char c = path_at(w, pos + k);
+
+		if (c < '0' || c > '9')
+			break;
+		fd = 10 * fd + (c - '0');
+		digits++;
+	}
+	if (!digits || (!path_at(w, pos + digits) && !w->follow_last))
+		return 0;
+	file = file_of(fd);
+	if (!file)
+		return 0;
+	w->pos = pos + digits;
+	w->dentry = (u64)BPF_CORE_READ(file, f_path.dentry);
+	w->mount = (u64)BPF_CORE_READ(file, f_path.mnt);
+	return 1;
+}
+
+/* The links of /proc/self and /proc/thread-self that lead to places, not to names. */
+__noinline int jump_from_self(struct work *w)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct fs_struct *fs = BPF_CORE_READ(task, fs);
+	char c[5];
+	u32 pos;
+
+	if (!w)
+		return 0;
+	/* self, thread-self */
+	if (!((w->len == 4 && w->first == 0x666c6573ULL) ||
+	      (w->len == 11 && w->first == 0x732d646165726874ULL)))
+		return 0;
+	pos = w->pos;
+	if (pos >= PATH_BYTES - 32 || path_at(w, pos) != '/')
+		return 0;
+	pos++;
+	for (u32 k = 0; k < 5; k++)
+		c[k] = path_at(w, pos + k);
+	if (c[0] == 'f' && c[1] == 'd' && c[2] == '/')
+		return jump_to_fd(w, pos + 3);
+	if (c[0] == 'c' && c[1] == 'w' && c[2] == 'd' && (c[3] == '/' || (!c[3] && w->follow_last))) {
+		w->pos = pos + 3;
+		w->dentry = (u64)BPF_CORE_READ(fs, pwd.dentry);
+		w->mount = (u64)BPF_CORE_READ(fs, pwd.mnt);
+		return 1;
+	}
+	if (c[0] == 'r' && c[1] == 'o' && c[2] == 'o' && c[3] == 't' &&
+	    (c[4] == '/' || (!c[4] && w->follow_last))) {
+		w->pos = pos + 4;
+		w->dentry = w->root_dentry;
+		w->mount = w->root_mount;
+		return 1;
+	}
+	return 0;
+}
+
+/* Puts the text of a link before the rest of the path. */
+__noinline int follow_link(struct work *w)
+{
+	struct inode *inode;
+	struct link_key key = {};
+	const char *text;
+	long length;
+	u32 at;
+
+	if (!w)
+		return 0;
+	inode = (void *)w->found_inode;
+	text = BPF_CORE_READ(inode, i_link);
+	if (!text) {
+		if (BPF_CORE_READ(inode, i_sb, s_magic) == PROC_SUPER_MAGIC && jump_from_self(w))
+			return 1;
+		key.sb = (u64)BPF_CORE_READ(inode, i_sb);
+		key.ino = BPF_CORE_READ(inode, i_ino);
+		key.generation = BPF_CORE_READ(inode, i_generation);
+		text = bpf_map_lookup_elem(&link_texts, &key);
+		if (!text)
+			return 0;
+	}
+	length = bpf_probe_read_kernel_str(w->spare, LINK_BYTES, text);
+	if (length <= 1 || length >= LINK_BYTES)
+		return 0;
+	at = (length - 1) & (LINK_BYTES - 1);
+	bpf_probe_read_kernel_str(&w->spare[at], PATH_BYTES, &w->path[w->pos & (PATH_BYTES - 1)]);
+	bpf_probe_read_kernel_str(w->path, PATH_BYTES, w->spare);
+	w->pos = 0;
+	if (w->path[0] == '/') {
+		w->dentry = w->root_dentry;
+		w->mount = w->root_mount;
+	}
+	return 1;
+}
+
+/* One component, or one slash. Stops with 1. */
+static long walk_step(u32 index, struct work **context)
+{
+	struct work *w = *context;
+	u64 child, mounted;
+	int last;
+	char c;
+
+	if (!w || w->pos >= PATH_BYTES - 1)
+		return 1;
+	c = w->path[w->pos & (PATH_BYTES - 1)];
+	if (!c)
+		return 1;
+	if (c == '/') {
+		w->pos++;
+		return 0;
+	}
+	if (!hash_component(w)) {
+		w->missed = 1;
+		return 1;
+	}
+	w->pos += w->len;
+	last = is_last(w);
+	if (last && w->parent)
+		return 1;
+	if (w->len == 1 && w->first == '.')
+		return 0;
+	if (w->len == 2 && w->first == 0x2e2e) {
+		walk_up(w);
+		return 0;
+	}
+	child = find_child(w);
+	if (!child) {
+		w->missed = 1;
+		return 1;
+	}
+	/* A negative dentry: the name does not exist in this directory. */
+	if (!w->found_inode)
+		return 1;
+	if ((w->found_flags & w->type_mask) == w->type_symlink) {
+		if (last == 1 && !w->follow_last) {
+			w->last_link = w->found_inode;
+			return 1;
+		}
+		if (++w->links > LINKS_MAX || w->resolve & RESOLVE_NO_SYMLINKS)
+			return 1;
+		if (follow_link(w))
+			return 0;
+		w->unknown = 1;
+		return 1;
+	}
+	w->dentry = child;
+	for (int k = 0; k < 4 && w->found_flags & w->flag_mounted; k++) {
+		mounted = find_mount(w, w->dentry);
+		if (!mounted)
+			break;
+		w->mount = mounted;
+		w->dentry = (u64)BPF_CORE_READ((struct vfsmount *)mounted, mnt_root);
+		w->found_flags = BPF_CORE_READ((struct dentry *)w->dentry, d_flags);
+	}
+	return 0;
+}
+
+/* The superblock where the text in `path` leads, from base 0 or 1. */
+__noinline u64 walk(struct work *w, u32 base)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct fs_struct *fs = task->fs;
+	struct work *context = w;
+	struct dentry *dentry;
+
+	if (!w || !fs)
+		return 0;
+	base &= 1;
+	w->root_dentry = (u64)fs->root.dentry;
+	w->root_mount = (u64)fs->root.mnt;
+	w->dentry = w->path[0] == '/' ? w->root_dentry : w->base_dentry[base];
+	w->mount = w->path[0] == '/' ? w->root_mount : w->base_mount[base];
+	w->pos = w->links = w->missed = w->unknown = 0;
+	w->last_link = 0;
+	bpf_loop(2 * PATH_BYTES, walk_step, &context, 0);
+	dentry = (void *)w->dentry;
+	return (u64)BPF_CORE_READ(dentry, d_sb);
+}
