@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use fathom_core::Trace;
+use fathom_engine::crash::finding::StoredCrash;
 use fathom_engine::finding::record::read_trace;
 
 /// Finds a trace: a file, or that of a finding: the minimal one, unless `full`.
@@ -15,6 +16,11 @@ pub(crate) fn locate(what: &str, out: &Path, full: bool) -> Result<Trace> {
     }
     let name = if full { "trace.jsonl" } else { "minimal.jsonl" };
     Ok(read_trace(&finding_dir(what, out)?.join(name))?)
+}
+
+/// The directory of a finding, if it is one of `fathom crash`.
+pub(crate) fn crash_finding(what: &str, out: &Path) -> Option<PathBuf> {
+    finding_dir(what, out).ok().filter(|dir| StoredCrash::is_in(dir))
 }
 
 /// Finds a finding: its directory, or its id (or the beginning of it) in `out`.

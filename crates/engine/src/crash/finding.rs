@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fathom_block::{BlockBacked, Geometry, Level};
 use fathom_core::{Digest, HarnessFault, Tree};
@@ -138,6 +139,34 @@ pub(super) fn investigate(
     let mut finding = CrashFinding::new(record, script, minimal, played);
     finding.record.story = finding.to_string();
     Ok(finding)
+}
+
+/// Looks longer for a shorter way to a recorded finding; `None` if it does not show any more.
+///
+/// # Errors
+/// If the harness fails.
+pub fn shrink_further(
+    subject: &dyn BlockBacked,
+    stored: &StoredCrash,
+    budget: Duration,
+) -> Result<Option<CrashFinding>, HarnessFault> {
+    let system = CrashSystem::new(subject, &stored.record.config)?;
+    let cause = &stored.record.cause;
+    let shows = |script: &Script| -> Result<bool, HarnessFault> {
+        let wrong = system.play(script)?.and_then(|played| played.wrong);
+        Ok(wrong.is_some_and(|(seen, _)| seen == *cause))
+    };
+    if !shows(&stored.minimal)? {
+        return Ok(None);
+    }
+    let minimal = shrink(&system, &stored.minimal, cause, budget)?;
+    let Some(played) = system.play(&minimal)? else { return Ok(None) };
+    let mut record = stored.record.clone();
+    record.id = id(subject, cause, &minimal);
+    (record.ops, record.image) = (minimal.ops_len(), played.image.digest());
+    let mut finding = CrashFinding::new(record, stored.script.clone(), minimal, Some(played));
+    finding.record.story = finding.to_string();
+    Ok(Some(finding))
 }
 
 fn id(subject: &dyn BlockBacked, cause: &Cause, minimal: &Script) -> String {

@@ -73,34 +73,63 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Compares a tree that is not legal with the candidate that it resembles most.
-pub fn classify(promise: &Promise, found: &Tree, op: &Op) -> (Cause, Vec<Difference>) {
+/// Compares a tree that is not legal with the candidate that it resembles most; also says in words
+/// what differs.
+pub fn classify(promise: &Promise, found: &Tree, op: &Op) -> (Cause, Vec<String>) {
     let found = promise.firm(found.clone());
-    let candidates = promise.candidates().iter();
-    let differences = candidates
-        .map(|candidate| promise.firm(candidate.tree()).differences(&found))
-        .min_by_key(Vec::len)
-        .unwrap_or_default();
-    let known = |path: &FsPath| {
-        promise.candidates().iter().any(|candidate| candidate.tree().entries.contains_key(path))
-    };
-    let mut worst = (Class::WrongContent, String::new());
-    for difference in &differences {
-        let class = if !found.entries.contains_key(&difference.path) {
+    let candidates = promise.candidates().iter().map(|candidate| promise.firm(candidate.tree()));
+    let candidates: Vec<Tree> = candidates.collect();
+    let (nearest, differences) = candidates
+        .iter()
+        .map(|candidate| (candidate, roots(candidate.differences(&found))))
+        .min_by_key(|(_, differences)| differences.len())
+        .expect("there is always a candidate");
+    let known = |path: &FsPath| candidates.iter().any(|tree| tree.entries.contains_key(path));
+    let class = |path: &FsPath| {
+        if !found.entries.contains_key(path) {
             Class::LostEntry
-        } else if known(&difference.path) {
-            // Link counts follow from entries.
-            if difference.what == "nlink" { continue } else { Class::WrongContent }
+        } else if nearest.entries.contains_key(path) || known(path) {
+            Class::WrongContent
         } else {
             Class::ResurrectedEntry
-        };
-        if class < worst.0 || worst.1.is_empty() {
-            worst = (class, place(&difference.path, op));
         }
-    }
-    // An entry that is in one candidate and missing in the next is only lost if it is in all: where
-    // both an old and a new name are there, or neither is, the nearest candidate decides.
-    (Cause { class: worst.0, op: describe(op), place: worst.1 }, differences)
+    };
+    // The worst class names the cause, and what lies farthest from the operation: a bug that hides
+    // bystanders is told by these.
+    let worst = differences.iter().map(|difference| {
+        (class(&difference.path), std::cmp::Reverse(place(&difference.path, op)))
+    });
+    let (class_worst, place_worst) =
+        worst.min().unwrap_or((Class::WrongContent, std::cmp::Reverse(Place::Itself)));
+    let cause =
+        Cause { class: class_worst, op: describe(op), place: place_worst.0.text(op).to_owned() };
+    let tell = |difference: &Difference| {
+        let (path, found) = (&difference.path, &difference.found);
+        match class(path) {
+            Class::LostEntry => format!("{path} is missing"),
+            Class::ResurrectedEntry => format!("{path} should not be there: {found}"),
+            _ => {
+                let Difference { what, expected, .. } = difference;
+                format!("{path}: {what} should be {expected}, is {found}")
+            }
+        }
+    };
+    (cause, differences.iter().map(tell).collect())
+}
+
+/// Differences that do not follow from others: no link counts, nothing inside of what is missing.
+fn roots(mut differences: Vec<Difference>) -> Vec<Difference> {
+    let missing: Vec<FsPath> = differences
+        .iter()
+        .filter(|difference| difference.what == "entry")
+        .map(|difference| difference.path.clone())
+        .collect();
+    let all: Vec<Difference> = differences.clone();
+    differences.retain(|difference| {
+        let above = difference.path.parent();
+        difference.what != "nlink" && !above.is_some_and(|above| missing.contains(&above))
+    });
+    if differences.is_empty() { all } else { differences }
 }
 
 /// An operation without names and numbers.
@@ -113,32 +142,56 @@ pub fn describe(op: &Op) -> String {
     }
 }
 
-/// Where a path lies, seen from an operation.
-fn place(path: &FsPath, op: &Op) -> String {
-    let relation = |mine: &FsPath| {
+/// Where a path lies, seen from an operation: the nearest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Itself,
+    Directory,
+    NewSibling,
+    Sibling,
+    Elsewhere,
+}
+
+impl Place {
+    fn text(self, op: &Op) -> &'static str {
+        let renames = matches!(op, Op::Rename { .. });
+        match self {
+            Place::Itself if renames => "what is renamed",
+            Place::Itself => "what it works on",
+            Place::Directory => "the directory itself",
+            Place::NewSibling => "another entry of the new directory",
+            Place::Sibling if renames => "another entry of the old directory",
+            Place::Sibling => "another entry of the same directory",
+            Place::Elsewhere => "an entry elsewhere",
+        }
+    }
+}
+
+fn place(path: &FsPath, op: &Op) -> Place {
+    let beside = |mine: &FsPath| {
         if path == mine {
-            Some("what it works on")
+            Place::Itself
         } else if path.parent() == mine.parent() {
-            Some("another entry of the same directory")
+            Place::Sibling
         } else if mine.parent().as_ref() == Some(path) {
-            Some("the directory itself")
+            Place::Directory
         } else {
-            None
+            Place::Elsewhere
         }
     };
-    let place = match op {
-        Op::Rename { from, to, .. } if path == from || path == to => Some("what is renamed"),
-        Op::Rename { from, .. } if path.parent() == from.parent() => {
-            Some("another entry of the old directory")
-        }
-        Op::Rename { to, .. } if path.parent() == to.parent() => {
-            Some("another entry of the new directory")
-        }
+    match op {
+        Op::Rename { from, to, .. } => match (beside(from), beside(to)) {
+            (Place::Itself, _) | (_, Place::Itself) => Place::Itself,
+            (Place::Sibling, _) => Place::Sibling,
+            (_, Place::Sibling) => Place::NewSibling,
+            (Place::Directory, _) | (_, Place::Directory) => Place::Directory,
+            _ => Place::Elsewhere,
+        },
         Op::Open { path: mine, .. }
         | Op::Mkdir { path: mine, .. }
         | Op::Unlink { path: mine }
-        | Op::Rmdir { path: mine } => relation(mine),
-        _ => None,
-    };
-    place.unwrap_or("an entry elsewhere").to_owned()
+        | Op::Rmdir { path: mine } => beside(mine),
+        // Operations on open files do not say which.
+        _ => Place::Elsewhere,
+    }
 }

@@ -326,8 +326,7 @@ impl<'a> CrashSystem<'a> {
         }
         if !promise.allows(known.tree, tree) {
             let (cause, differences) = classify(promise, &tree(), op);
-            let what: Vec<String> = differences.iter().map(ToString::to_string).collect();
-            return Some((cause, what.join("\n")));
+            return Some((cause, differences.join("\n")));
         }
         if let Some(trouble) = trouble {
             return Some(cause(trouble.class, &trouble.what));

@@ -1,0 +1,73 @@
+//! Recorded crash findings: played again, shrunk further.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use fathom_engine::crash::finding::{CrashVerdict, StoredCrash, shrink_further};
+use fathom_engine::crash::{self, CrashReplay};
+use serde_json::json;
+
+use super::subject::reopen;
+use crate::args::{ReplayArgs, ShrinkArgs};
+use crate::command::Ending;
+use crate::text::{bold, print, print_json};
+
+/// Plays a recorded finding: the same operations, the same crash point.
+pub(crate) fn replay(args: &ReplayArgs, dir: &Path, json: bool) -> Result<Ending> {
+    let mut stored = StoredCrash::read(dir)?;
+    if args.full {
+        stored.minimal = stored.script.clone();
+    }
+    let name = args.subject.as_ref().unwrap_or(&stored.record.subject);
+    let subject = reopen(name, stored.record.geometry)?;
+    crash::quiet_panics();
+    let replay = CrashReplay::play(&*subject, &stored)?;
+    if json {
+        print_json(&json!({
+            "verdict": replay.verdict,
+            "subject": subject.name(),
+            "version": subject.version(),
+            "ops": stored.minimal.ops_len(),
+            "cause": replay.cause.as_ref().map(ToString::to_string),
+            "recorded": stored.record.cause.to_string(),
+        }))?;
+    } else {
+        let mut text = match replay.verdict {
+            CrashVerdict::NotReproduced => String::new(),
+            _ => replay.finding.to_string(),
+        };
+        text.push_str(&format!("\n{} on {}", bold(&replay.verdict.to_string()), subject.version()));
+        match (&replay.cause, replay.verdict) {
+            (_, CrashVerdict::Reproduced) => {
+                text.push_str(": the same image, the same violation\n");
+            }
+            (Some(now), _) => {
+                text.push_str(&format!(": now {now}, recorded {}\n", stored.record.cause));
+            }
+            (None, _) => text.push_str(&format!(": recorded {}\n", stored.record.cause)),
+        }
+        print(&text)?;
+    }
+    // 0 says that the record is true, so that scripts can `bisect run` on it.
+    let same = replay.verdict == CrashVerdict::Reproduced;
+    Ok(if same { Ending::Clean } else { Ending::Findings })
+}
+
+/// Looks longer for a shorter way.
+pub(crate) fn shrink(args: &ShrinkArgs, dir: &Path, out: &Path, json: bool) -> Result<Ending> {
+    let stored = StoredCrash::read(dir)?;
+    let name = args.subject.as_ref().unwrap_or(&stored.record.subject);
+    let subject = reopen(name, stored.record.geometry)?;
+    crash::quiet_panics();
+    let Some(finding) = shrink_further(&*subject, &stored, args.budget)? else {
+        bail!("{name} does not show the finding now: try `fathom replay {}`", args.what);
+    };
+    let dir = finding.write(out)?;
+    if json {
+        let (ops, ops_before) = (finding.record.ops, stored.record.ops);
+        print_json(&json!({"id": finding.record.id, "ops": ops, "ops_before": ops_before}))?;
+    } else {
+        print(&format!("{finding}files:  {}\n", dir.display()))?;
+    }
+    Ok(Ending::Findings)
+}

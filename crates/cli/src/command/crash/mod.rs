@@ -1,0 +1,86 @@
+//! `fathom crash`: cuts the power of a library file system at every write of every short workload.
+
+pub(crate) mod again;
+mod bar;
+mod plan;
+mod subject;
+pub(crate) mod tell;
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use fathom_block::BlockBacked;
+use fathom_engine::crash::{self, CrashPlan, CrashReport};
+use fathom_report::run::FILE;
+use serde_json::json;
+
+use super::Ending;
+use crate::args::CrashArgs;
+use crate::text::{print, print_json};
+use bar::Bar;
+use tell::{geometry_text, page, report_json, tell};
+
+pub(crate) use subject::open;
+
+pub(crate) fn run(args: &CrashArgs, out: &Path, json: bool) -> Result<Ending> {
+    let subject = open(&args.subject, args.geometry.as_deref(), args.mutant.as_deref())?;
+    let plan = plan::plan(args, out)?;
+    plan.config.validate()?;
+    if args.dry_run {
+        return dry_run(&*subject, &plan, json);
+    }
+    let report = check(&*subject, &plan, out, json)?;
+    if json {
+        print_json(&report_json(&*subject, &report))?;
+    } else {
+        print(&tell(&*subject, &report, out))?;
+    }
+    Ok(if report.findings.is_empty() { Ending::Clean } else { Ending::Findings })
+}
+
+/// Runs the check and records what it finds.
+pub(crate) fn check(
+    subject: &dyn BlockBacked,
+    plan: &CrashPlan,
+    out: &Path,
+    quiet: bool,
+) -> Result<CrashReport> {
+    fs::create_dir_all(out)
+        .with_context(|| format!("cannot write to {}: give another --out", out.display()))?;
+    crash::quiet_panics();
+    let mut bar = Bar::new(plan.time_max, quiet);
+    let report = crash::crash(subject, plan, &mut bar)?;
+    drop(bar);
+    for finding in &report.findings {
+        finding.write(out)?;
+    }
+    let threads = match plan.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    };
+    page(subject, &report, threads, out).write(&out.join(FILE))?;
+    Ok(report)
+}
+
+fn dry_run(subject: &dyn BlockBacked, plan: &CrashPlan, json: bool) -> Result<Ending> {
+    let guarantee = subject.guarantee();
+    if json {
+        print_json(&json!({
+            "subject": subject.name(),
+            "version": subject.version(),
+            "geometry": subject.geometry(),
+            "guarantee": guarantee,
+            "config": plan.config,
+        }))?;
+    } else {
+        print(&format!(
+            "# {} ({}), {}\n{}",
+            subject.name(),
+            subject.version(),
+            geometry_text(&subject.geometry()),
+            toml::to_string(&plan.config)?
+        ))?;
+    }
+    Ok(Ending::Clean)
+}

@@ -1,0 +1,79 @@
+//! From what was typed to a plan.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use fathom_block::Level;
+use fathom_engine::crash::workload::StepKind;
+use fathom_engine::crash::{CrashConfig, CrashPlan};
+use fathom_engine::search::Strategy;
+use serde_json::Value;
+
+use crate::args::{CrashArgs, Search};
+
+/// The checkpoint of a run, in its output directory.
+const CHECKPOINT: &str = "crash.checkpoint";
+
+/// Time for shrinking one finding.
+const SHRINK_BUDGET: Duration = Duration::from_secs(5);
+
+/// The plan.
+pub(super) fn plan(args: &CrashArgs, out: &Path) -> Result<CrashPlan> {
+    let mut config = match &args.config {
+        None => CrashConfig::default(),
+        Some(path) => {
+            let text = fs::read_to_string(path)
+                .with_context(|| format!("cannot read {}", path.display()))?;
+            toml::from_str(&text).with_context(|| format!("in {}", path.display()))?
+        }
+    };
+    config.depth = args.depth.unwrap_or(config.depth);
+    config.crashes = args.crashes.unwrap_or(config.crashes);
+    config.remember = args.remember.unwrap_or(config.remember);
+    config.identity = args.identity.map_or(config.identity, Into::into);
+    config.probe &= !args.no_probe;
+    config.second_opinion &= !args.no_checker;
+    if !args.level.is_empty() {
+        config.levels =
+            args.level.iter().map(|name| name.parse::<Level>()).collect::<Result<_, _>>()?;
+    }
+    if !args.steps.is_empty() {
+        let parse = |name: &String| {
+            serde_json::from_value::<StepKind>(Value::String(name.clone()))
+                .with_context(|| format!("no step is called {name:?}: see `fathom config crash`"))
+        };
+        config.steps = args.steps.iter().map(parse).collect::<Result<_>>()?;
+    }
+    if !args.sizes.is_empty() {
+        config.sizes = args.sizes.clone();
+    }
+    let strategy = match args.strategy {
+        Search::Bfs => Strategy::Bfs,
+        Search::Dfs => Strategy::Dfs,
+        Search::Walk => Strategy::Walk { seed: args.seed, walks: args.walks },
+    };
+    let checkpoint = match args.strategy {
+        Search::Walk if args.resume => {
+            bail!("--resume continues bfs and dfs: walks are repeated by their seed")
+        }
+        Search::Walk => None,
+        _ if args.checkpoint || args.resume => Some((out.join(CHECKPOINT), args.resume)),
+        _ => None,
+    };
+    Ok(CrashPlan {
+        config,
+        strategy,
+        threads: args.jobs,
+        time_max: args.budget,
+        states_max: args.states,
+        memory_max_bytes: args.memory_mib.map(|mib| mib << 20),
+        stop_at_first: args.first,
+        checkpoint,
+        checkpoint_every: args.checkpoint_every,
+        shrink_budget: SHRINK_BUDGET,
+        labels: BTreeMap::new(),
+    })
+}
