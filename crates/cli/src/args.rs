@@ -13,7 +13,7 @@ use crate::cover::args::CoverArgs;
     version,
     about,
     after_help = "Exit codes: 0 nothing found, 1 something found, 2 the arguments or the harness failed.\n\
-                  Without a command: a demonstration of ten seconds, without root.",
+                  Without a command: `fathom crash littlefs`, told for people; no root, nothing installed.",
     args_conflicts_with_subcommands = false,
     disable_help_subcommand = true
 )]
@@ -49,6 +49,8 @@ pub(crate) enum Command {
     Mount(MountArgs),
     /// Save and restore the whole state of a served reference file system
     Snapshot(SnapshotArgs),
+    /// Show a run that was made earlier: as text, as an HTML page, as JSON
+    Report(ReportArgs),
     /// What there is to check and to check with, and what this machine has of it
     List(ListArgs),
     /// Print the configuration of `check`: commented TOML with every default
@@ -326,6 +328,15 @@ pub(crate) struct SnapshotKey {
     pub(crate) dir: PathBuf,
     /// A number of your choice
     pub(crate) key: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// A run: its directory or its run.json [default: the directory of --out]
+    pub(crate) path: Option<PathBuf>,
+    /// Write one HTML page that needs nothing else instead of text
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

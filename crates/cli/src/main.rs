@@ -44,6 +44,7 @@ fn run(cli: &Cli) -> Result<Ending> {
         Some(Command::Cover(args)) => command::cover::run(args),
         Some(Command::Mount(args)) => command::mount::run(args, json),
         Some(Command::Snapshot(args)) => command::snapshot::run(&args.action, json),
+        Some(Command::Report(args)) => command::report::run(args, out, json),
         Some(Command::List(args)) => command::list::run(args.what, json),
         Some(Command::Config) => command::config::run(json),
     }

@@ -2,13 +2,14 @@
 
 pub(crate) mod check;
 pub(crate) mod config;
-pub(crate) mod crash;
 pub(crate) mod cover;
+pub(crate) mod crash;
 pub(crate) mod demo;
 pub(crate) mod export;
 pub(crate) mod list;
 pub(crate) mod mount;
 pub(crate) mod replay;
+pub(crate) mod report;
 pub(crate) mod shrink;
 pub(crate) mod snapshot;
 
