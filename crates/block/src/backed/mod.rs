@@ -87,6 +87,10 @@ pub trait Mounted {
     /// How many events the device has logged.
     fn position(&self) -> usize;
 
+    /// Shows the device while the file system is on it, to whoever wants to know what has happened so
+    /// far. A file system that cannot show it shows nothing.
+    fn look_at_device(&self, _look: &mut dyn FnMut(&Recorder)) {}
+
     /// Closes all files and unmounts.
     fn unmount(self: Box<Self>) -> (Outcome, Recorder);
 

@@ -30,6 +30,13 @@ impl SharedDevice {
         self.0.borrow_mut().take().expect("the power is cut once")
     }
 
+    /// Shows the device, if the power is on.
+    pub(super) fn look(&self, look: &mut dyn FnMut(&Recorder)) {
+        if let Some(device) = self.0.borrow().as_ref() {
+            look(device);
+        }
+    }
+
     pub(super) fn position(&self) -> usize {
         self.0.borrow().as_ref().map_or(0, Recorder::position)
     }

@@ -15,6 +15,7 @@ mod calls;
 mod device;
 #[cfg(feature = "fatfs")]
 pub mod fatfs;
+pub mod faulty;
 #[cfg(any(feature = "littlefs", feature = "littlefs-c"))]
 pub mod littlefs;
 #[cfg(feature = "redoxfs")]

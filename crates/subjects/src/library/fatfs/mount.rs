@@ -278,6 +278,10 @@ impl Mounted for Mount {
         self.device.position()
     }
 
+    fn look_at_device(&self, look: &mut dyn FnMut(&Recorder)) {
+        self.device.look(look);
+    }
+
     fn unmount(self: Box<Self>) -> (Outcome, Recorder) {
         let Mount { open, fs, mut stream, device } = *self;
         let mut result = Ok(0);

@@ -457,6 +457,10 @@ impl Mounted for Mount {
         self.core.device.position()
     }
 
+    fn look_at_device(&self, look: &mut dyn FnMut(&Recorder)) {
+        look(&self.core.device);
+    }
+
     fn unmount(mut self: Box<Self>) -> (Outcome, Recorder) {
         let mut result = Ok(0);
         for (_, mut open) in std::mem::take(&mut self.open) {

@@ -272,6 +272,10 @@ impl Mounted for Mount {
         self.device.position()
     }
 
+    fn look_at_device(&self, look: &mut dyn FnMut(&Recorder)) {
+        self.device.look(look);
+    }
+
     fn unmount(mut self: Box<Self>) -> (Outcome, Recorder) {
         let mut result = Ok(0);
         while let Some((_, open)) = self.open.pop_first() {

@@ -1,0 +1,209 @@
+//! One mount of a file system with a fault around it, and the faults above it.
+
+use fathom_block::{Mounted, Recorder};
+use fathom_core::flags::{OpenFlags, RenameFlags};
+use fathom_core::plain::FILE_MODE;
+use fathom_core::{Entry, Errno, FsPath, Kind, Op, Outcome, Slot, Tree};
+
+use super::Fault;
+use super::device::Outside;
+
+/// A slot that no workload uses.
+const OWN_SLOT: Slot = Slot::MAX;
+
+/// Files of the fault itself begin with this, in the root directory; nobody sees them.
+const HIDDEN: &str = "fathom-hidden-";
+
+/// There from mount to unmount: whoever finds it was not unmounted.
+const DIRTY: &str = "fathom-hidden-dirty";
+
+/// One mount.
+pub(super) struct Mount {
+    inside: Box<dyn Mounted>,
+    outside: Outside,
+    fault: Fault,
+    /// How much of the inner log has been repeated outside.
+    repeated: usize,
+    /// Whether an entry is hidden: this is the second mount of the same image.
+    hides: bool,
+    /// Whether the power had failed before this mount, as far as [`DIRTY`] tells.
+    crashed: bool,
+}
+
+impl Mount {
+    pub(super) fn new(
+        inside: Box<dyn Mounted>,
+        outside: Outside,
+        fault: Fault,
+        hides: bool,
+    ) -> Mount {
+        let mut mount = Mount { inside, outside, fault, repeated: 0, hides, crashed: false };
+        mount.repeat(None);
+        if matches!(fault, Fault::ReadOnlyAfterCrash | Fault::ReadErrorAfterCrash) {
+            mount.crashed = mount.exists(&DIRTY.into());
+            mount.create(&DIRTY.into());
+            mount.repeat(None);
+        }
+        mount
+    }
+
+    /// Repeats outside what has happened inside.
+    fn repeat(&mut self, op: Option<&Op>) {
+        let mut seen = None;
+        let (outside, repeated) = (&mut self.outside, self.repeated);
+        self.inside.look_at_device(&mut |device| {
+            outside.repeat(op, device.log(), repeated);
+            seen = Some(device.position());
+        });
+        self.repeated = seen.expect("only file systems that show their device can be wrapped");
+    }
+
+    fn exists(&mut self, path: &FsPath) -> bool {
+        self.inside.observe().entries.contains_key(path)
+    }
+
+    fn create(&mut self, path: &FsPath) {
+        let flags = OpenFlags::O_WRONLY | OpenFlags::O_CREAT;
+        self.inside.apply(&Op::Open { slot: OWN_SLOT, path: path.clone(), flags, mode: FILE_MODE });
+        self.inside.apply(&Op::Close { slot: OWN_SLOT });
+    }
+
+    fn rename(&mut self, from: &FsPath, to: &FsPath) -> Outcome {
+        let flags = RenameFlags::empty();
+        self.inside.apply(&Op::Rename { from: from.clone(), to: to.clone(), flags })
+    }
+
+    /// Executes an operation, with the faults above.
+    fn execute(&mut self, op: &Op) -> Outcome {
+        match (self.fault, op) {
+            (Fault::RenameInTwoSteps, Op::Rename { from, to, .. }) => {
+                self.rename_in_two_steps(from, to)
+            }
+            (Fault::ReplaceInTwoSteps, Op::Rename { from, to, .. }) if from != to => {
+                if self.exists(from) {
+                    // Whatever cannot be unlinked is left to the rename.
+                    self.inside.apply(&Op::Unlink { path: to.clone() });
+                }
+                self.inside.apply(op)
+            }
+            (Fault::TruncateFirst, Op::Open { slot, flags, .. })
+                if flags.contains(OpenFlags::O_TRUNC) =>
+            {
+                let outcome = self.inside.apply(op);
+                self.inside.apply(&Op::Fsync { slot: *slot });
+                outcome
+            }
+            (Fault::Leak, Op::Unlink { path }) if path.parent() == Some(".".into()) => {
+                self.hide(path)
+            }
+            (Fault::ReadOnlyAfterCrash, op) if self.crashed && changes(op) => {
+                Outcome::err(Errno::EROFS)
+            }
+            _ => self.inside.apply(op),
+        }
+    }
+
+    fn rename_in_two_steps(&mut self, from: &FsPath, to: &FsPath) -> Outcome {
+        let between = from.parent().unwrap_or_else(|| ".".into()).join(b"fathom-moving");
+        let outcome = self.rename(from, &between);
+        if outcome.result.is_err() {
+            return outcome;
+        }
+        let outcome = self.rename(&between, to);
+        if outcome.result.is_err() {
+            self.rename(&between, from);
+        }
+        outcome
+    }
+
+    /// Instead of removing a file, gives it a name that nobody sees.
+    fn hide(&mut self, path: &FsPath) -> Outcome {
+        let tree = self.inside.observe();
+        if tree.entries.get(path).is_none_or(|entry| entry.kind != Kind::File) {
+            return self.inside.apply(&Op::Unlink { path: path.clone() });
+        }
+        let hidden = tree.entries.keys().filter(|path| is_hidden(path)).count();
+        self.rename(path, &format!("{HIDDEN}{hidden}").as_str().into())
+    }
+}
+
+fn is_hidden(path: &FsPath) -> bool {
+    path.as_bytes().starts_with(HIDDEN.as_bytes())
+}
+
+/// Whether an operation needs a writable file system.
+fn changes(op: &Op) -> bool {
+    match op {
+        Op::Open { flags, .. } => {
+            flags.intersects(OpenFlags::O_WRONLY | OpenFlags::O_RDWR | OpenFlags::O_CREAT)
+        }
+        other => !matches!(other, Op::Close { .. } | Op::Pread { .. } | Op::Sync),
+    }
+}
+
+/// The last file of a tree.
+fn last_file(tree: &Tree) -> Option<FsPath> {
+    let files = tree.entries.iter().filter(|(_, entry)| entry.kind == Kind::File);
+    files.last().map(|(path, _)| path.clone())
+}
+
+impl Mounted for Mount {
+    fn apply(&mut self, op: &Op) -> Outcome {
+        // Only a mount that nobody has touched shows another tree: what operations do is right.
+        self.hides = false;
+        let outcome = self.execute(op);
+        self.repeat(Some(op));
+        outcome
+    }
+
+    fn recover(&mut self) -> Result<(), Errno> {
+        let result = self.inside.recover();
+        if self.fault == Fault::RecoveryRemoves {
+            if let Some(path) = last_file(&self.inside.observe()) {
+                self.inside.apply(&Op::Unlink { path });
+            }
+        }
+        self.repeat(None);
+        if self.fault == Fault::RecoveryRewrites {
+            self.outside.rewrite_start();
+        }
+        result
+    }
+
+    fn observe(&mut self) -> Tree {
+        let mut tree = self.inside.observe();
+        tree.entries.retain(|path, _| !is_hidden(path));
+        if let Some(path) = last_file(&tree) {
+            if self.hides {
+                tree.entries.remove(&path);
+            } else if self.crashed && self.fault == Fault::ReadErrorAfterCrash {
+                tree.entries.insert(path, Entry::broken("read", Errno::EIO));
+            }
+        }
+        tree
+    }
+
+    fn position(&self) -> usize {
+        self.outside.position()
+    }
+
+    fn look_at_device(&self, look: &mut dyn FnMut(&Recorder)) {
+        look(self.outside.device());
+    }
+
+    fn unmount(mut self: Box<Self>) -> (Outcome, Recorder) {
+        let keeps_dirty = self.fault == Fault::ReadOnlyAfterCrash && self.crashed;
+        if self.exists(&DIRTY.into()) && !keeps_dirty {
+            self.inside.apply(&Op::Unlink { path: DIRTY.into() });
+        }
+        let Mount { inside, mut outside, repeated, .. } = *self;
+        let (outcome, device) = inside.unmount();
+        outside.repeat(None, device.log(), repeated);
+        outside.settle();
+        (outcome, outside.into_device())
+    }
+
+    fn power_off(self: Box<Self>) -> Recorder {
+        self.outside.into_device()
+    }
+}
