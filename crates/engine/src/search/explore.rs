@@ -28,6 +28,10 @@ const PIECES_WANTED: usize = 64;
 /// A batch of so many runs is not cut.
 const PIECES_ENOUGH: usize = 16;
 
+/// A piece of a batch that can be cut freely should not take longer, whatever one state takes: the
+/// clock is looked at between pieces.
+const PIECE_TIME: Duration = Duration::from_millis(20);
+
 /// Less work than this is done by one thread: waking the others takes some ten microseconds.
 const ALONE_BELOW: Duration = Duration::from_micros(100);
 
@@ -205,14 +209,15 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
     }
 
     /// Expand, insert, collect.
-    fn explore_batch(&mut self, batch: Vec<Run<S::State>>) {
+    fn explore_batch(&mut self, mut batch: Vec<Run<S::State>>) {
         let started = Instant::now();
+        let size_max = self.piece_states_max();
+        self.open.give_back(batch.split_off(self.runs_in_pieces(&batch, size_max)));
         let states: usize = batch.iter().map(|run| run.states.len()).sum();
         let alone = self.cost.saturating_mul(states as u32) < ALONE_BELOW;
         let whole = batch.len() >= PIECES_ENOUGH || (alone && O::CUT_FREELY);
-        let size =
-            if whole { run_states_max::<S::State>() } else { states.div_ceil(PIECES_WANTED) };
-        let runs = cut(batch, size.min(run_states_max::<S::State>()));
+        let size = if whole { size_max } else { states.div_ceil(PIECES_WANTED) };
+        let runs = cut(batch, size.min(size_max));
         let loaded = runs.len();
         assert!(loaded <= self.pieces.len(), "a piece for each of {loaded} runs");
         for (piece, run) in self.pieces.iter().zip(runs) {
@@ -233,6 +238,26 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
             self.merge(&mut piece);
         }
         self.cost = started.elapsed() / (explored as u32).max(1);
+    }
+
+    /// States of one piece at most. Not fewer than two: then there are enough pieces for any run.
+    fn piece_states_max(&self) -> usize {
+        let run_states = run_states_max::<S::State>();
+        if !O::CUT_FREELY {
+            return run_states;
+        }
+        let in_time = PIECE_TIME.as_nanos() / self.cost.as_nanos().max(1);
+        usize::try_from(in_time).unwrap_or(run_states).clamp(2, run_states)
+    }
+
+    /// How many runs of a batch there are pieces for, of so many states each.
+    fn runs_in_pieces(&self, batch: &[Run<S::State>], size: usize) -> usize {
+        let mut pieces = 0;
+        let has_pieces = |run: &&Run<S::State>| {
+            pieces += run.states.len().div_ceil(size);
+            pieces <= self.pieces.len()
+        };
+        batch.iter().take_while(has_pieces).count()
     }
 
     /// When to look at the bounds again.

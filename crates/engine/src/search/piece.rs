@@ -45,8 +45,8 @@ const SPARE_MAX: usize = 4;
 pub(super) struct Piece<S: System> {
     parents: Vec<S::State>,
     span: Span,
-    /// Children that the visited set was not asked about yet.
-    candidates: Vec<(u128, Origin, S::State)>,
+    /// The last children, about which the visited set was not asked yet.
+    candidates: Vec<(u128, Origin)>,
     pub(super) arrivals: Arrivals,
     /// As in `arrivals`.
     origins: Vec<Origin>,
@@ -151,7 +151,8 @@ impl<S: System> Piece<S> {
                 let key = scatter(system.key(&child));
                 if !(once && recent.meet(key)) {
                     let origin = Origin { parent: index as u32, choice: choice as u32 };
-                    self.candidates.push((key, origin, child));
+                    self.candidates.push((key, origin));
+                    self.children.push(child);
                 }
             }
             if self.candidates.len() >= CANDIDATES_ENOUGH {
@@ -175,13 +176,19 @@ impl<S: System> Piece<S> {
         let depth = self.depth();
         let touched = self.candidates.iter().fold(0, |sum, (key, ..)| sum ^ view.touch(*key));
         std::hint::black_box(touched);
-        for (key, origin, child) in self.candidates.drain(..) {
+        // In place: states may be large.
+        let mut kept = self.children.len() - self.candidates.len();
+        for (at, (key, origin)) in (kept..).zip(self.candidates.drain(..)) {
             if !view.knows(key, depth) {
                 self.arrivals.push(key);
                 self.origins.push(origin);
-                self.children.push(child);
+                if kept != at {
+                    self.children.swap(kept, at);
+                }
+                kept += 1;
             }
         }
+        self.children.truncate(kept);
     }
 
     /// Keeps the children that are new, and judges them.

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use fathom_engine::search::{Plan, Stop, Strategy, System};
 
+use super::systems::disk::Disk;
 use super::systems::grid::Grid;
 use super::systems::jugs::Jugs;
 use super::systems::philosophers::Philosophers;
@@ -36,6 +37,12 @@ fn grids() {
         let grid = Grid::new(sides);
         expect(&grid, grid.states(), grid.transitions(), Some(&grid.states_by_depth()));
     }
+}
+
+#[test]
+fn large_states() {
+    let disk = Disk { versions: 3 };
+    expect(&disk, disk.states(), disk.transitions(), Some(&Grid::new(&[3; 8]).states_by_depth()));
 }
 
 #[test]
