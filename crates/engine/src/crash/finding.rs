@@ -87,6 +87,8 @@ pub struct CrashFinding {
     pub promised: Vec<Tree>,
     /// What was visible, or why nothing was.
     pub found: Result<Tree, String>,
+    /// What is visible once the file system has repaired itself, if that is something else.
+    pub repaired: Option<Tree>,
     /// What the device was told during the last operation, and whether it arrived.
     pub writes: Vec<(String, bool)>,
     /// The image after the last power failure, if there was one.
@@ -190,6 +192,7 @@ impl CrashFinding {
             before: Tree::default(),
             promised: Vec::new(),
             found: Err("not reproduced".to_owned()),
+            repaired: None,
             writes: Vec::new(),
             image: None,
         };
@@ -200,6 +203,7 @@ impl CrashFinding {
                 Broke::Mount(errno) => format!("mount fails with {errno}"),
                 Broke::Panic(message) => format!("panics: {message}"),
             });
+            finding.repaired = played.repaired;
             finding.writes = played.writes;
             let cut = matches!(finding.minimal.0.last(), Some(Event::PowerCut(_)));
             finding.image = cut.then(|| played.image.to_vec());
@@ -444,6 +448,9 @@ impl CrashFinding {
         match &self.found {
             Ok(tree) => writeln!(f, "  found     {}", list(tree))?,
             Err(why) => writeln!(f, "  found     {why}")?,
+        }
+        if let Some(tree) = &self.repaired {
+            writeln!(f, "  later     {}   (once it has repaired itself)", list(tree))?;
         }
         f.write_char('\n')?;
         for line in self.record.what.lines() {

@@ -67,6 +67,18 @@ pub fn visible(subject: &dyn BlockBacked, image: &Image) -> Result<Tree, Broke> 
     guarded(|| Ok(mount(subject, image)?.observe()))
 }
 
+/// The tree after the part of recovery that the file system postpones.
+///
+/// # Errors
+/// If it does not mount or recover, or the subject panics.
+pub fn repaired(subject: &dyn BlockBacked, image: &Image) -> Result<Tree, Broke> {
+    guarded(|| {
+        let mut mounted = mount(subject, image)?;
+        mounted.recover().map_err(Broke::Mount)?;
+        Ok(mounted.observe())
+    })
+}
+
 /// Mounts, looks, mounts again in other ways, and uses an image.
 ///
 /// # Errors

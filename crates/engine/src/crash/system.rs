@@ -17,7 +17,7 @@ use super::config::{CrashConfig, Identity};
 use super::judge::{Cause, Class, classify, describe};
 use super::ledger::{Ledger, Sighting};
 use super::promise::{Candidate, Promise};
-use super::recovery::{Recovered, Treatment, recover, visible};
+use super::recovery::{Recovered, Treatment, recover, repaired, visible};
 use super::script::{Event, Script};
 use super::session::{Broke, End, Session, session};
 use super::shape;
@@ -487,6 +487,8 @@ pub struct Played {
     pub promised: Vec<Tree>,
     /// Visible at the end; what made that impossible.
     pub found: Result<Tree, Broke>,
+    /// Visible once the file system has repaired itself, if that is something else.
+    pub repaired: Option<Tree>,
     /// What the device was told during the last operation, and whether it arrived.
     pub writes: Vec<(String, bool)>,
 }
@@ -531,6 +533,7 @@ impl CrashSystem<'_> {
             before: state.tree(),
             promised: Vec::new(),
             found: Ok(state.tree()),
+            repaired: None,
             writes: Vec::new(),
         };
         let (taken, point) = match (self.take(state, step), point) {
@@ -567,6 +570,8 @@ impl CrashSystem<'_> {
         played.wrong = self.verdict(&stretch, &played.image, &known, floor);
         played.promised = promise.candidates().iter().map(Candidate::tree).collect();
         played.found = visible(self.subject, &played.image);
+        let repaired = repaired(self.subject, &played.image).ok();
+        played.repaired = repaired.filter(|tree| played.found.as_ref() != Ok(tree));
         Some(played)
     }
 

@@ -2,7 +2,7 @@
 
 pub(crate) mod again;
 mod bar;
-mod plan;
+pub(crate) mod plan;
 mod subject;
 pub(crate) mod tell;
 
@@ -55,11 +55,7 @@ pub(crate) fn check(
     for finding in &report.findings {
         finding.write(out)?;
     }
-    let threads = match plan.threads {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        threads => threads,
-    };
-    page(subject, &report, threads, out).write(&out.join(FILE))?;
+    page(subject, &report, plan.threads, out).write(&out.join(FILE))?;
     Ok(report)
 }
 

@@ -21,7 +21,7 @@ const CHECKPOINT: &str = "crash.checkpoint";
 const SHRINK_BUDGET: Duration = Duration::from_secs(5);
 
 /// The plan.
-pub(super) fn plan(args: &CrashArgs, out: &Path) -> Result<CrashPlan> {
+pub(crate) fn plan(args: &CrashArgs, out: &Path) -> Result<CrashPlan> {
     let mut config = match &args.config {
         None => CrashConfig::default(),
         Some(path) => {

@@ -91,7 +91,7 @@ pub(crate) fn report_json(subject: &dyn BlockBacked, report: &CrashReport) -> Va
     })
 }
 
-/// The page that reports are made from.
+/// The page that reports are made from. No threads means one per core.
 pub(crate) fn page(
     subject: &dyn BlockBacked,
     report: &CrashReport,
@@ -99,6 +99,10 @@ pub(crate) fn page(
     out: &Path,
 ) -> Run {
     let search = &report.search;
+    let threads = match threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    };
     let count = |name: &str, value, about: &str| Count {
         name: name.to_owned(),
         value,
