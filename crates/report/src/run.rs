@@ -47,8 +47,7 @@ pub struct Run {
     pub program: String,
     /// How long the run took.
     pub seconds: f64,
-    /// Why it ended, as the rest of "It ended because …": "everything within 6 operations was
-    /// explored".
+    /// Why it ended, in words: "every state within the depth bound was visited".
     pub stop: String,
     /// How many threads worked.
     pub threads: usize,
@@ -122,7 +121,8 @@ pub struct FindingPage {
     /// The index in `ops` of the operation during which the power failed (or, for `check`, that was
     /// answered wrongly). `ops.len()`: after all of them, or while the file system recovered.
     pub in_flight: usize,
-    /// Where in that operation: "after 2 of its 5 writes".
+    /// Where in that operation, as the rest of "the power fails …": "after 2 of its 5 writes". Empty
+    /// if it did not fail.
     pub cut: String,
     /// The device's log of the operation in flight.
     pub writes: Vec<WriteLine>,
@@ -139,7 +139,8 @@ pub struct FindingPage {
     pub replay: String,
     /// The directory with everything that was recorded.
     pub directory: String,
-    /// What happened, told to a person. Paragraphs are separated by empty lines.
+    /// What happened, told to a person, in prose; may be empty. The workload, the writes, the trees
+    /// and the replay line are told by the reports. Paragraphs are separated by empty lines.
     pub story: String,
 }
 

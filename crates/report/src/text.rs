@@ -130,11 +130,11 @@ fn workload(page: &mut Page, finding: &FindingPage) {
         let mark = if index == finding.in_flight { "⚡" } else { "  " };
         page.hanging(&format!("  {mark}{:>3}  ", index + 1), op);
         if index == finding.in_flight && !finding.cut.is_empty() {
-            page.hanging("         ", &finding.cut);
+            page.hanging("         the power fails ", &finding.cut);
         }
     }
     if finding.in_flight >= finding.ops.len() && !finding.cut.is_empty() {
-        page.hanging("  ⚡     ", &finding.cut);
+        page.hanging("  ⚡     the power fails ", &finding.cut);
     }
 }
 

@@ -70,7 +70,7 @@ fn cut(finding: &FindingPage) -> Markup {
                 svg class="swatch" width="11" height="16" viewBox="0 0 11 16" role="img" aria-label="power failure" {
                     (chart::bolt(0.0, 0.0, 16.0))
                 }
-                (finding.cut)
+                "the power fails " (finding.cut)
             }
         }
     }

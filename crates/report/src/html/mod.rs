@@ -67,7 +67,7 @@ fn header(run: &Run, verdict: &str) -> Markup {
             div class="inner" {
                 p class="kicker" { "Fathom · " (question) }
                 h1 { (verdict) }
-                p class="lead" { (verdict::effort(run)) ". It ended because " (run.stop) "." }
+                p class="lead" { (verdict::effort(run)) "; " (run.stop) "." }
                 dl class="facts" {
                     dt { "tested" } dd { (run.version) }
                     @if !run.geometry.is_empty() { dt { "device" } dd { (run.geometry) } }

@@ -130,7 +130,7 @@ pub(crate) fn rename_finding() -> FindingPage {
         .map(str::to_owned)
         .to_vec(),
         in_flight: 3,
-        cut: "the power fails after 2 of its 5 writes".to_owned(),
+        cut: "after 2 of its 5 writes".to_owned(),
         writes: vec![
             write(41, "program block 9, 64 bytes at 112: the entry a in dst", true),
             write(
