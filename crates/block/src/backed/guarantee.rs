@@ -3,6 +3,8 @@
 //! One TOML file per file system; every line cites where the file system says so (or that it is
 //! silent, and what follows from that).
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::crash::Level;
@@ -58,13 +60,66 @@ pub struct Guarantee {
     pub capacity_slack_bytes: Claim<u64>,
 }
 
+/// A text that promises nothing that could be checked.
+#[derive(Debug, thiserror::Error)]
+pub enum GuaranteeError {
+    /// Not a profile.
+    #[error(transparent)]
+    Syntax(#[from] toml::de::Error),
+    /// Claims that do not go together.
+    #[error("names = \"{names}\" with data = \"{data}\" makes no sense: {why}")]
+    Senseless {
+        /// When names are durable.
+        names: Durable,
+        /// When data is durable.
+        data: Durable,
+        /// What contradicts what, and what to write instead.
+        why: &'static str,
+    },
+}
+
+impl fmt::Display for Durable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Durable::Operation => "operation",
+            Durable::Close => "close",
+            Durable::Sync => "sync",
+        })
+    }
+}
+
 impl Guarantee {
     /// Reads a profile.
     ///
     /// # Errors
-    /// If it is not one: says what and where.
-    pub fn parse(text: &str) -> Result<Guarantee, toml::de::Error> {
-        toml::from_str(text)
+    /// If it is not one, or its claims contradict each other: says what and where.
+    pub fn parse(text: &str) -> Result<Guarantee, GuaranteeError> {
+        let guarantee: Guarantee = toml::from_str(text)?;
+        guarantee.validate()?;
+        Ok(guarantee)
+    }
+
+    /// Only what a checker can hold a file system to.
+    fn validate(&self) -> Result<(), GuaranteeError> {
+        use Durable::{Close, Operation, Sync};
+        let (names, data) = (self.names.is, self.data.is);
+        let why = match (names, data, self.order.is) {
+            (Operation, Operation | Close, Order::Prefix) | (Sync, Sync, _) => return Ok(()),
+            (Operation, Operation | Close, Order::None) => {
+                "without an order only a sync makes anything certain; say names and data = \"sync\""
+            }
+            (Close, _, _) => {
+                "no close ends a change of names; say names = \"operation\" or \"sync\""
+            }
+            (Operation, Sync, _) => {
+                "a file that is closed before the sync would be a name whose data nobody waits for; \
+                 say data = \"close\", or names = \"sync\""
+            }
+            (Sync, Operation | Close, _) => {
+                "data cannot be found without its name; say data = \"sync\", or names = \"operation\""
+            }
+        };
+        Err(GuaranteeError::Senseless { names, data, why })
     }
 }
 
@@ -72,20 +127,61 @@ impl Guarantee {
 mod tests {
     use super::*;
 
+    const TEXT: &str = r#"
+        names = { is = "operation", cite = "a" }
+        data = { is = "close", cite = "b" }
+        order = { is = "prefix", cite = "c" }
+        survives = { is = ["linear", "torn"], cite = "d" }
+        recovers = { is = true, cite = "e" }
+        capacity_slack_bytes = { is = 0, cite = "f" }
+    "#;
+
     #[test]
     fn a_claim_needs_its_citation() {
-        let text = r#"
-            names = { is = "operation", cite = "a" }
-            data = { is = "close", cite = "b" }
-            order = { is = "prefix", cite = "c" }
-            survives = { is = ["linear", "torn"], cite = "d" }
-            recovers = { is = true, cite = "e" }
-            capacity_slack_bytes = { is = 0, cite = "f" }
-        "#;
-        let guarantee = Guarantee::parse(text).unwrap();
+        let guarantee = Guarantee::parse(TEXT).unwrap();
         assert_eq!(guarantee.data.is, Durable::Close);
         assert_eq!(guarantee.survives.is, [Level::Linear, Level::Torn]);
-        let error = Guarantee::parse(&text.replace(", cite = \"b\"", "")).unwrap_err();
+        let error = Guarantee::parse(&TEXT.replace(", cite = \"b\"", "")).unwrap_err();
         assert!(error.to_string().contains("missing field `cite`"), "{error}");
+    }
+
+    #[test]
+    fn claims_that_contradict_each_other_are_refused() {
+        let parse = |names: &str, data: &str, order: &str| {
+            let text = TEXT.replace("\"close\"", &format!("\"{data}\""));
+            let text =
+                text.replace("\"operation\", cite = \"a\"", &format!("\"{names}\", cite = \"a\""));
+            Guarantee::parse(&text.replace("\"prefix\"", &format!("\"{order}\"")))
+        };
+        let mut sensible = Vec::new();
+        for order in ["prefix", "none"] {
+            for names in ["operation", "close", "sync"] {
+                for data in ["operation", "close", "sync"] {
+                    match parse(names, data, order) {
+                        Ok(guarantee) => {
+                            assert_eq!(guarantee.names.is.to_string(), names);
+                            assert_eq!(guarantee.data.is.to_string(), data);
+                            sensible.push((names, data, order));
+                        }
+                        Err(error) => assert!(error.to_string().contains("say "), "{error}"),
+                    }
+                }
+            }
+        }
+        assert_eq!(
+            sensible,
+            [
+                ("operation", "operation", "prefix"),
+                ("operation", "close", "prefix"),
+                ("sync", "sync", "prefix"),
+                ("sync", "sync", "none")
+            ]
+        );
+        assert_eq!(
+            parse("operation", "sync", "prefix").unwrap_err().to_string(),
+            "names = \"operation\" with data = \"sync\" makes no sense: a file that is closed before \
+             the sync would be a name whose data nobody waits for; say data = \"close\", or names = \
+             \"sync\""
+        );
     }
 }

@@ -15,7 +15,7 @@ use crate::geometry::Geometry;
 use crate::image::Image;
 use crate::recorder::Recorder;
 
-pub use guarantee::{Claim, Durable, Guarantee, Order};
+pub use guarantee::{Claim, Durable, Guarantee, GuaranteeError, Order};
 
 /// A mount that was refused.
 #[derive(Debug)]
