@@ -127,6 +127,9 @@ impl Promise {
         match op {
             Op::Open { slot, path, flags, mode } => {
                 self.open(&mut durable, *slot, path, *flags, *mode);
+                if data == Durable::Operation {
+                    self.settle(*slot, &mut durable);
+                }
             }
             Op::Pwrite { slot, .. } | Op::Truncate { target: Target::Slot(slot), .. } => {
                 self.pending.entry(*slot).or_default().push(op.clone());
@@ -170,7 +173,7 @@ impl Promise {
         during
     }
 
-    /// A new name is durable at once; truncation waits with the data.
+    /// A new name is durable at once; truncation is data, and may have to wait.
     fn open(
         &mut self,
         durable: &mut Model,
