@@ -71,6 +71,11 @@ impl Outside {
         self.device.position()
     }
 
+    /// The unit in which space is erased.
+    pub(super) fn block_bytes(&self) -> usize {
+        self.geometry.erase_bytes
+    }
+
     pub(super) fn device(&self) -> &Recorder {
         &self.device
     }
@@ -148,10 +153,11 @@ impl Outside {
     /// Does one change, as the device would.
     fn issue(&mut self, mut change: Change) {
         if let Change::Write { at, data, .. } = &mut change {
-            let block_bytes = self.geometry.erase_bytes;
-            if self.fault == Fault::EraseBeforeWrite && block_bytes > self.geometry.write_bytes {
-                let start = *at - *at % block_bytes;
-                let end = (*at + data.len()).next_multiple_of(block_bytes);
+            if self.fault == Fault::WideRewrite {
+                let unit_bytes = 2 * self.geometry.erase_bytes;
+                let start = *at - *at % unit_bytes;
+                let end = (*at + data.len()).next_multiple_of(unit_bytes);
+                let end = end.min(self.geometry.size_bytes);
                 let within = *at - start;
                 return self.rewrite(start, end - start, |bytes| {
                     bytes[within..within + data.len()].copy_from_slice(data);
@@ -182,16 +188,20 @@ fn issue(device: &mut Recorder, change: Change) {
     result.expect("it was done on a device of the same geometry");
 }
 
-/// `write 1, flush, write 2` becomes `write 2, flush, write 1`.
+/// `write 1, flush, …, write 2, flush` becomes `flush, …, write 2, write 1, flush`.
 fn swap_around_flushes(changes: &mut [Change]) {
-    let mut at = 0;
-    while at + 2 < changes.len() {
-        let [before, flush, after] = &changes[at..at + 3] else { return };
-        if before.is_write() && *flush == Change::Flush && after.is_write() {
-            changes.swap(at, at + 2);
-            at += 2;
+    let is_flush = |change: &Change| *change == Change::Flush;
+    let mut from = 0;
+    while let Some(flush) = changes[from..].iter().position(is_flush).map(|at| from + at) {
+        let Some(next) = changes[flush + 1..].iter().position(is_flush) else { return };
+        let next = flush + 1 + next;
+        match changes[from..flush].iter().rposition(Change::is_write).map(|at| from + at) {
+            Some(last) => {
+                changes[last..next].rotate_left(1);
+                from = next + 1;
+            }
+            None => from = flush + 1,
         }
-        at += 1;
     }
 }
 
@@ -250,17 +260,31 @@ mod tests {
         let text = |fault| spoilt(fault, None).1;
         assert_eq!(text(Fault::DropFlush), log(&[ERASE, ONE, TWO]));
         assert_eq!(text(Fault::SkipErase), log(&[ONE, "flush", TWO, "flush"]));
-        assert_eq!(text(Fault::ReorderFlush), log(&[ERASE, TWO, "flush", ONE, "flush"]));
+        assert_eq!(text(Fault::ReorderFlush), log(&[ERASE, "flush", TWO, ONE, "flush"]));
         assert_eq!(text(Fault::LateWrite), log(&[ERASE, ONE, "flush", "flush"]));
         let half = "write 16 bytes at 0x300";
         assert_eq!(text(Fault::TearCommit), log(&[ERASE, ONE, "flush", half, "flush"]));
-        let blocks = ["erase 256 bytes at 0x200", "write 256 bytes at 0x200", "flush"];
-        let others = ["erase 256 bytes at 0x300", "write 256 bytes at 0x300", "flush"];
-        let all = [&[ERASE][..], &blocks, &others].concat();
-        assert_eq!(text(Fault::EraseBeforeWrite), log(&all));
+        let unit = ["erase 512 bytes at 0x200", "write 512 bytes at 0x200", "flush"];
+        let all = [&[ERASE][..], &unit, &unit].concat();
+        assert_eq!(text(Fault::WideRewrite), log(&all));
         let start = ["erase 4096 bytes at 0x0", "write 4096 bytes at 0x0"];
         let all = [&start[..], &[ERASE, ONE, "flush", TWO, "flush"]].concat();
         assert_eq!(text(Fault::SuperblockWindow), log(&all));
+    }
+
+    /// Only the last write of an epoch moves, and nothing where no other flush follows.
+    #[test]
+    fn reordering_keeps_everything_else() {
+        let write = |at| Change::Write { at, data: vec![0; 16], fua: false };
+        let erase = Change::Erase { at: 256, len: 256 };
+        let (one, two, three) = (write(0), write(16), write(256));
+        let flush = Change::Flush;
+        let mut changes = [&one, &two, &flush, &erase, &three, &flush, &one].map(Clone::clone);
+        swap_around_flushes(&mut changes);
+        assert_eq!(changes.each_ref(), [&one, &flush, &erase, &three, &two, &flush, &one]);
+        let mut alone = [&one, &flush, &two].map(Clone::clone);
+        swap_around_flushes(&mut alone);
+        assert_eq!(alone.each_ref(), [&one, &flush, &two]);
     }
 
     #[test]

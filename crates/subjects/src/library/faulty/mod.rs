@@ -35,7 +35,7 @@ enum Fault {
     LostWrite,
     EarlyAck,
     LazyUnlink,
-    EraseBeforeWrite,
+    WideRewrite,
     SuperblockWindow,
     RenameInTwoSteps,
     ReplaceInTwoSteps,
@@ -82,7 +82,7 @@ const fn mutant(
 
 const MUTANTS: &[Mutant] = &[
     Mutant {
-        level: Level::Epoch,
+        level: Level::Lost,
         ..mutant(
             "drop-flush",
             Fault::DropFlush,
@@ -93,8 +93,8 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "reorder-flush",
         Fault::ReorderFlush,
-        "wrong_content",
-        "the last write before a flush and the first after it change places",
+        "unreadable",
+        "the last write before a flush comes after those that follow the flush",
     ),
     mutant(
         "skip-erase",
@@ -128,10 +128,10 @@ const MUTANTS: &[Mutant] = &[
         "unlink returns before anything is written: that comes with the next operation",
     ),
     mutant(
-        "erase-before-write",
-        Fault::EraseBeforeWrite,
-        "lost_entry",
-        "each write erases its block and writes it back whole: in between, the block is gone",
+        "wide-rewrite",
+        Fault::WideRewrite,
+        "unmountable",
+        "each write erases the two blocks around it and writes them back, as cheap flash cards do",
     ),
     mutant(
         "superblock-window",
@@ -161,7 +161,7 @@ const MUTANTS: &[Mutant] = &[
         "leak",
         Fault::Leak,
         "leak",
-        "files that are unlinked in the root directory keep their space",
+        "the scratch file of an operation is not collected after a power failure",
     ),
     mutant(
         "recovery-removes",

@@ -3,7 +3,7 @@
 use fathom_block::{Mounted, Recorder};
 use fathom_core::flags::{OpenFlags, RenameFlags};
 use fathom_core::plain::FILE_MODE;
-use fathom_core::{Entry, Errno, FsPath, Kind, Op, Outcome, Slot, Tree};
+use fathom_core::{Entry, Errno, FsPath, Kind, Op, Outcome, Pattern, Slot, Tree};
 
 use super::Fault;
 use super::device::Outside;
@@ -16,6 +16,9 @@ const HIDDEN: &str = "fathom-hidden-";
 
 /// There from mount to unmount: whoever finds it was not unmounted.
 const DIRTY: &str = "fathom-hidden-dirty";
+
+/// The size of the file that is there while an operation of [`Fault::Leak`] runs.
+const SCRATCH_BLOCKS: usize = 8;
 
 /// One mount.
 pub(super) struct Mount {
@@ -41,7 +44,7 @@ impl Mount {
         mount.repeat(None);
         if matches!(fault, Fault::ReadOnlyAfterCrash | Fault::ReadErrorAfterCrash) {
             mount.crashed = mount.exists(&DIRTY.into());
-            mount.create(&DIRTY.into());
+            mount.create(&DIRTY.into(), 0);
             mount.repeat(None);
         }
         mount
@@ -62,9 +65,19 @@ impl Mount {
         self.inside.observe().entries.contains_key(path)
     }
 
-    fn create(&mut self, path: &FsPath) {
+    fn free_hidden_name(&mut self) -> FsPath {
+        let tree = self.inside.observe();
+        let mut names = (0..).map(|number| FsPath::from(format!("{HIDDEN}{number}").as_str()));
+        names.find(|name| !tree.entries.contains_key(name)).expect("numbers do not end")
+    }
+
+    fn create(&mut self, path: &FsPath, bytes: usize) {
         let flags = OpenFlags::O_WRONLY | OpenFlags::O_CREAT;
         self.inside.apply(&Op::Open { slot: OWN_SLOT, path: path.clone(), flags, mode: FILE_MODE });
+        if bytes > 0 {
+            let data = Pattern { seed: 0, len: bytes as u64 };
+            self.inside.apply(&Op::Pwrite { slot: OWN_SLOT, offset: 0, data });
+        }
         self.inside.apply(&Op::Close { slot: OWN_SLOT });
     }
 
@@ -93,8 +106,12 @@ impl Mount {
                 self.inside.apply(&Op::Fsync { slot: *slot });
                 outcome
             }
-            (Fault::Leak, Op::Unlink { path }) if path.parent() == Some(".".into()) => {
-                self.hide(path)
+            (Fault::Leak, Op::Mkdir { .. } | Op::Rename { .. } | Op::Unlink { .. }) => {
+                let scratch = self.free_hidden_name();
+                self.create(&scratch, SCRATCH_BLOCKS * self.outside.block_bytes());
+                let outcome = self.inside.apply(op);
+                self.inside.apply(&Op::Unlink { path: scratch });
+                outcome
             }
             (Fault::ReadOnlyAfterCrash, op) if self.crashed && changes(op) => {
                 Outcome::err(Errno::EROFS)
@@ -114,16 +131,6 @@ impl Mount {
             self.rename(&between, from);
         }
         outcome
-    }
-
-    /// Instead of removing a file, gives it a name that nobody sees.
-    fn hide(&mut self, path: &FsPath) -> Outcome {
-        let tree = self.inside.observe();
-        if tree.entries.get(path).is_none_or(|entry| entry.kind != Kind::File) {
-            return self.inside.apply(&Op::Unlink { path: path.clone() });
-        }
-        let hidden = tree.entries.keys().filter(|path| is_hidden(path)).count();
-        self.rename(path, &format!("{HIDDEN}{hidden}").as_str().into())
     }
 }
 
