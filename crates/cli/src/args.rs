@@ -53,8 +53,8 @@ pub(crate) enum Command {
     Report(ReportArgs),
     /// What there is to check and to check with, and what this machine has of it
     List(ListArgs),
-    /// Print the configuration of `check`: commented TOML with every default
-    Config,
+    /// Print the configuration of `check` or `crash`: commented TOML with every default
+    Config(ConfigArgs),
 }
 
 #[derive(Debug, Args)]
@@ -95,7 +95,7 @@ pub(crate) struct CheckArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CrashArgs {
-    /// A library file system: see `fathom list libraries`
+    /// A library file system: see `fathom list`
     #[arg(default_value = "littlefs")]
     pub(crate) subject: String,
     /// Steps of a workload
@@ -340,6 +340,21 @@ pub(crate) struct ReportArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ConfigArgs {
+    /// Of which command
+    #[arg(value_enum, default_value = "check")]
+    pub(crate) of: ConfigOf,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ConfigOf {
+    /// Weights, limits and pools of operations
+    Check,
+    /// Workloads, power failures and what is done after them
+    Crash,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     /// What to list
     #[arg(value_enum, default_value = "subjects")]
@@ -352,6 +367,8 @@ pub(crate) enum ListWhat {
     Subjects,
     /// Bugs that can be switched on in the reference
     Mutants,
+    /// Crash bugs that can be switched on around a library file system
+    CrashMutants,
     /// Known harmless differences between file systems
     Profiles,
     /// Operations that a workload can contain

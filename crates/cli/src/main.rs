@@ -46,6 +46,6 @@ fn run(cli: &Cli) -> Result<Ending> {
         Some(Command::Snapshot(args)) => command::snapshot::run(&args.action, json),
         Some(Command::Report(args)) => command::report::run(args, out, json),
         Some(Command::List(args)) => command::list::run(args.what, json),
-        Some(Command::Config) => command::config::run(json),
+        Some(Command::Config(args)) => command::config::run(args.of, json),
     }
 }

@@ -94,9 +94,7 @@ fn imported(args: &ImportArgs) -> Result<Ending> {
     let title = names.join(" ");
     let mut report = match &logs.coverage {
         Some(coverage) => Report::of_coverage(coverage, &title, &options.unreachable),
-        None => {
-            Report::of_traced(&logs.traced, &title, options.amounts, &options.unreachable)
-        }
+        None => Report::of_traced(&logs.traced, &title, options.amounts, &options.unreachable),
     };
     let Traced { tracer, limits, .. } = &logs.traced;
     (report.tracer, report.limits) = (tracer.clone(), limits.clone());
@@ -155,8 +153,7 @@ impl Options {
                 Unreachable::parse(&text).with_context(|| format!("in {}", path.display()))?;
             unreachable.extend(more);
         }
-        let amounts =
-            if output.boundaries { Granularity::Boundaries } else { Granularity::Powers };
+        let amounts = if output.boundaries { Granularity::Boundaries } else { Granularity::Powers };
         let options = Options { amounts, unreachable };
         let empty = fathom_core::partition::Coverage::new(options.amounts);
         let empty = Report::of_coverage(&empty, "", &options.unreachable);

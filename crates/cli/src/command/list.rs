@@ -6,6 +6,7 @@ use anyhow::Result;
 use fathom_engine::generate::Call;
 use fathom_model::{Mutant, Quirks};
 use fathom_subjects::Recipe;
+use fathom_subjects::library::{self, faulty};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -17,6 +18,7 @@ pub(crate) fn run(what: ListWhat, json: bool) -> Result<Ending> {
     match what {
         ListWhat::Subjects => subjects(json)?,
         ListWhat::Mutants => mutants(json)?,
+        ListWhat::CrashMutants => crash_mutants(json)?,
         ListWhat::Profiles => profiles(json)?,
         ListWhat::Ops => ops(json)?,
     }
@@ -47,6 +49,10 @@ fn subjects(json: bool) -> Result<()> {
         let description = format!("the kernel's {} in memory, {size_mib} MiB", recipe.fs_type);
         rows.push(row(&recipe.name, &description, needs));
     }
+    for known in library::all() {
+        let needs = vec![Need::Feature(known.feature, known.is_built_in(), known.needs)];
+        rows.push(row(known.name, &format!("{} (crash)", known.about), needs));
+    }
     if json {
         return print_json(&rows);
     }
@@ -71,6 +77,8 @@ enum Need {
     Kernel(String),
     /// A program and its Debian package.
     Program(String, String),
+    /// A cargo feature, whether it is built in, and what building it needs.
+    Feature(&'static str, bool, &'static str),
 }
 
 fn row(name: &str, description: &str, needs: Vec<Need>) -> Row {
@@ -89,6 +97,8 @@ impl Need {
             Need::Fuse => "/dev/fuse".to_owned(),
             Need::Kernel(fs_type) => format!("{fs_type} in the kernel"),
             Need::Program(_, package) => package.clone(),
+            Need::Feature(feature, _, "") => format!("feature {feature}"),
+            Need::Feature(feature, _, needs) => format!("feature {feature}, {needs}"),
         }
     }
 
@@ -99,6 +109,9 @@ impl Need {
             Need::Kernel(fs_type) => (kernel_has(fs_type), format!("no {fs_type} in the kernel")),
             Need::Program(program, package) => {
                 (in_path(program), format!("no {program} (package {package})"))
+            }
+            Need::Feature(feature, built_in, _) => {
+                (*built_in, format!("build with --features {feature}"))
             }
         };
         (!there).then_some(what)
@@ -148,6 +161,27 @@ fn mutants(json: bool) -> Result<()> {
         ));
     }
     Ok(print(&text)?)
+}
+
+fn crash_mutants(json: bool) -> Result<()> {
+    let mutants = faulty::all();
+    if json {
+        let row = |mutant: &faulty::Mutant| {
+            json!({
+                "name": mutant.name,
+                "description": mutant.about,
+                "class": mutant.class,
+                "level": mutant.level,
+            })
+        };
+        return print_json(&mutants.iter().map(row).collect::<Vec<_>>());
+    }
+    let mut lines = vec![["MUTANT", "SHOWS", "LEVEL", "WHAT"].map(str::to_owned).to_vec()];
+    lines.extend(mutants.iter().map(|mutant| {
+        let words = [mutant.name, mutant.class, mutant.level.name(), mutant.about];
+        words.map(str::to_owned).to_vec()
+    }));
+    Ok(print(&table(&lines))?)
 }
 
 fn profiles(json: bool) -> Result<()> {

@@ -34,7 +34,9 @@ pub(super) fn bars(rows: &[(String, Vec<u64>)]) -> String {
     let rest = rows.len() - shown.len();
     let tail = match rest {
         0 => String::new(),
-        _ => format!("<p class=\"note\">and {rest} more partitions that were never exercised</p>\n"),
+        _ => {
+            format!("<p class=\"note\">and {rest} more partitions that were never exercised</p>\n")
+        }
     };
     format!(
         "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"counts per partition\">\n\

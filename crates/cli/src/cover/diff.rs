@@ -43,9 +43,8 @@ const BAR_CELLS: usize = 12;
 /// A bar per partition and report, on a logarithmic scale, with the count.
 fn chart(reports: &[(String, Report)], base: &str, arg: &str) -> String {
     let names = partition_names(reports, base, arg);
-    let count = |report: &Report, name: &str| {
-        report.count(&format!("{base}.{arg}.{name}")).unwrap_or(0)
-    };
+    let count =
+        |report: &Report, name: &str| report.count(&format!("{base}.{arg}.{name}")).unwrap_or(0);
     let all = names.iter().flat_map(|name| reports.iter().map(move |(_, r)| count(r, name)));
     let most = all.max().unwrap_or(0).max(2);
     let hit = |name: &String| reports.iter().any(|(_, report)| count(report, name) > 0);

@@ -70,11 +70,8 @@ pub(super) fn names(reports: &[(String, Report)]) -> Vec<&str> {
 fn summary(reports: &[(String, Report)]) -> String {
     let mut rows = String::new();
     for (name, report) in reports {
-        let watched: Vec<String> = report
-            .mounts
-            .iter()
-            .map(|mount| format!("{} on {}", mount.kind, mount.path))
-            .collect();
+        let watched: Vec<String> =
+            report.mounts.iter().map(|mount| format!("{} on {}", mount.kind, mount.path)).collect();
         let cells = [
             name.clone(),
             grouped(report.calls),

@@ -45,11 +45,8 @@ pub(crate) fn report(report: &Report, full: bool) -> String {
 }
 
 fn head(report: &Report) -> String {
-    let watched: Vec<String> = report
-        .mounts
-        .iter()
-        .map(|mount| format!("{} ({})", mount.path, mount.kind))
-        .collect();
+    let watched: Vec<String> =
+        report.mounts.iter().map(|mount| format!("{} ({})", mount.path, mount.kind)).collect();
     let mut text = format!("{}\n", bold(&report.title));
     if !watched.is_empty() {
         text.push_str(&format!("watched by {}: {}\n", report.tracer, watched.join(", ")));
@@ -193,12 +190,8 @@ mod tests {
 
     #[test]
     fn a_long_tail_of_nothing_is_a_number() {
-        let bucket = |count| Bucket {
-            name: String::new(),
-            count,
-            unreachable: None,
-            undocumented: false,
-        };
+        let bucket =
+            |count| Bucket { name: String::new(), count, unreachable: None, undocumented: false };
         let place = |counts: &[u64]| PlaceReport {
             kind: "numeric".to_owned(),
             tally: Tally::default(),

@@ -19,7 +19,7 @@ pub enum Identity {
 
 /// The configuration of a crash check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields)]
 pub struct CrashConfig {
     /// Steps of a workload.
     pub depth: u32,
@@ -50,27 +50,12 @@ pub struct CrashConfig {
     pub second_opinion: bool,
 }
 
+/// The defaults, commented: the only place where they are written.
+pub const DEFAULT_TOML: &str = include_str!("default.toml");
+
 impl Default for CrashConfig {
     fn default() -> Self {
-        use StepKind::{
-            Append, Mkdir, Move, Put, Remount, Rename, Replace, Rewrite, Rmdir, Unlink,
-        };
-        CrashConfig {
-            depth: 4,
-            crashes: 1,
-            levels: Vec::new(),
-            bounds: Bounds::default(),
-            identity: Identity::Shape,
-            remember: 2,
-            steps: vec![Put, Mkdir, Rewrite, Append, Rename, Replace, Move, Unlink, Rmdir, Remount],
-            names: ["a", "b", "c", "d"].map(str::to_owned).to_vec(),
-            // One that littlefs stores inline, and one that takes blocks of its own.
-            sizes: vec![10, 300],
-            dirs_deep_max: 1,
-            open_max: 1,
-            probe: true,
-            second_opinion: true,
-        }
+        CrashConfig::parse(DEFAULT_TOML).expect("the defaults are tested")
     }
 }
 
@@ -93,6 +78,24 @@ pub enum ConfigError {
 }
 
 impl CrashConfig {
+    /// Reads a complete configuration.
+    ///
+    /// # Errors
+    /// If it is not one: says what and where.
+    fn parse(text: &str) -> Result<CrashConfig, toml::de::Error> {
+        toml::from_str(text)
+    }
+
+    /// Reads the values that differ from the defaults.
+    ///
+    /// # Errors
+    /// If one is unknown or impossible: says which.
+    pub fn with(text: &str) -> Result<CrashConfig, toml::de::Error> {
+        let mut table: toml::Table = toml::from_str(DEFAULT_TOML)?;
+        table.extend(toml::from_str::<toml::Table>(text)?);
+        table.try_into()
+    }
+
     /// Whether something can be done with it.
     ///
     /// # Errors
@@ -121,5 +124,41 @@ impl CrashConfig {
             name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric())
         };
         self.names.iter().find(bad).map_or(Ok(()), |name| Err(ConfigError::Name(name.clone())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_differs_is_given() {
+        let config = CrashConfig::with("depth = 2\nsteps = [\"put\"]").unwrap();
+        assert_eq!(config, CrashConfig { depth: 2, steps: vec![StepKind::Put], ..CrashConfig::default() });
+        for (text, complaint) in [
+            ("deep = 2", "unknown field `deep`"),
+            ("steps = [\"jump\"]", "unknown variant `jump`"),
+            ("depth = \"x\"", "invalid type"),
+        ] {
+            let error = CrashConfig::with(text).unwrap_err().to_string();
+            assert!(error.contains(complaint), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_would_do_nothing_is_refused() {
+        assert_eq!(CrashConfig::default().validate(), Ok(()));
+        for text in [
+            "depth = 0",
+            "crashes = 0",
+            "steps = []",
+            "sizes = []",
+            "names = []",
+            "names = [\"a/b\"]",
+            "[bounds]\nsubsets_max = 0\ncuts_max = 1",
+        ] {
+            let error = CrashConfig::with(text).unwrap().validate().unwrap_err().to_string();
+            assert!(error.contains(text.split([' ', ']']).next().unwrap().trim_matches('[').trim_end_matches('s')), "{text}: {error}");
+        }
     }
 }

@@ -84,11 +84,10 @@ pub fn classify(promise: &Promise, found: &Tree, op: &Op) -> (Cause, Vec<String>
         .map(|candidate| (candidate, roots(candidate.differences(&found))))
         .min_by_key(|(_, differences)| differences.len())
         .expect("there is always a candidate");
-    let known = |path: &FsPath| candidates.iter().any(|tree| tree.entries.contains_key(path));
     let class = |path: &FsPath| {
         if !found.entries.contains_key(path) {
             Class::LostEntry
-        } else if nearest.entries.contains_key(path) || known(path) {
+        } else if nearest.entries.contains_key(path) {
             Class::WrongContent
         } else {
             Class::ResurrectedEntry

@@ -156,7 +156,8 @@ fn examine(
     if let Some(trouble) = unreadable(tree) {
         return Ok(Some(trouble));
     }
-    match use_again(subject, image, tree, treatment, recovered) {
+    let used = guarded(|| Ok(use_again(subject, image, tree, treatment, recovered)));
+    match used.unwrap_or_else(|broke| Err(Stop::Broke(broke))) {
         Err(Stop::Trouble(trouble)) => Ok(Some(trouble)),
         Err(Stop::Broke(Broke::Mount(errno))) => {
             let what = format!("mounts once, then fails with {errno}");

@@ -27,7 +27,7 @@ pub(crate) fn plan(args: &CrashArgs, out: &Path) -> Result<CrashPlan> {
         Some(path) => {
             let text = fs::read_to_string(path)
                 .with_context(|| format!("cannot read {}", path.display()))?;
-            toml::from_str(&text).with_context(|| format!("in {}", path.display()))?
+            CrashConfig::with(&text).with_context(|| format!("in {}", path.display()))?
         }
     };
     config.depth = args.depth.unwrap_or(config.depth);

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use fathom_block::{BlockBacked, Geometry};
-use fathom_subjects::library::{self, Known};
+use fathom_subjects::library::{self, Known, faulty};
 
 use crate::near::did_you_mean;
 
@@ -36,7 +36,13 @@ fn open_on(
     };
     let subject = known.open(geometry(known)?)?;
     let Some(mutant) = mutant else { return Ok(subject) };
-    bail!("no crash mutant is called {mutant:?}")
+    match faulty::all().iter().find(|known| known.name == mutant) {
+        Some(mutant) => Ok(faulty::wrap(subject, mutant)),
+        None => {
+            let hint = did_you_mean(mutant, faulty::all().iter().map(|mutant| mutant.name));
+            bail!("no crash mutant is called {mutant:?}: see `fathom list crash-mutants`{hint}")
+        }
+    }
 }
 
 /// The library file system of a recorded finding, on its recorded geometry.
