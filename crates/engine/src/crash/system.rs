@@ -14,7 +14,7 @@ use fathom_core::{Difference, Digest, Errno, FsPath, HarnessFault, Op, Slot, Sub
 use fathom_model::{Config, Model};
 
 use super::config::{CrashConfig, Identity};
-use super::judge::{Cause, Class, classify, describe};
+use super::judge::{Cause, Class, anonymous, classify, describe};
 use super::ledger::{Ledger, Sighting};
 use super::promise::{Candidate, Promise};
 use super::recovery::{Recovered, Treatment, recover, repaired, visible};
@@ -201,7 +201,9 @@ impl<'a> CrashSystem<'a> {
     fn take_whole(&self, state: &State, step: &Step) -> Result<Taken, Refusal> {
         let taken = self.take(state, step)?;
         let (tree, model) = (&taken.session.tree, &taken.model);
-        let (_, promise) = taken.promises.last().expect("a step has operations");
+        let (during, after) = taken.promises.last().expect("a step has operations");
+        // The last look at a mount is before its end: open files may not be visible yet.
+        let promise = if taken.session.unmounted.is_some() { during } else { after };
         let found = tree.digest();
         if found == model.digest() || promise.matching(found).is_some() {
             return Ok(taken);
@@ -683,34 +685,6 @@ fn tell_writes(
     events.filter(|(index, _)| *index < window.log().len()).filter_map(tell).collect()
 }
 
-/// A complaint without names, numbers and digests: equal for all sightings of the same.
-fn anonymous(what: &str) -> String {
-    let mut text = String::new();
-    for (index, part) in what.lines().next().unwrap_or_default().split('"').enumerate() {
-        if index > 0 {
-            text.push('"');
-        }
-        // Every second part is quoted: a name.
-        if index % 2 == 0 {
-            push_without_numbers(part, &mut text);
-        }
-    }
-    text
-}
-
-fn push_without_numbers(part: &str, text: &mut String) {
-    for piece in part.split_inclusive(|letter: char| !letter.is_ascii_alphanumeric()) {
-        if piece.contains(|letter: char| letter.is_ascii_digit()) {
-            if !text.ends_with('#') {
-                text.push('#');
-            }
-            text.extend(piece.chars().last().filter(|last| !last.is_ascii_alphanumeric()));
-        } else {
-            text.push_str(piece);
-        }
-    }
-}
-
 impl System for CrashSystem<'_> {
     type State = State;
     type Action = Action;
@@ -782,25 +756,5 @@ impl System for CrashSystem<'_> {
 
     fn load(&self, saved: &[u8]) -> bool {
         self.ledger.load(saved)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn complaints_lose_names_numbers_and_digests() {
-        let complaint = |text: &str| anonymous(text);
-        assert_eq!(
-            complaint("open(#0, \"a1\", O_WRONLY, 0644) fails with EIO\nmore"),
-            "open(#, \"\", O_WRONLY, #) fails with EIO"
-        );
-        assert_eq!(
-            complaint("\"a\": entry: found -0644 size 300 content 1123bbf60971"),
-            complaint("\"b/c\": entry: found -0644 size 1 content a00f6fb909ca"),
-        );
-        assert_ne!(complaint("mount fails with EIO"), complaint("mount fails with ENOENT"));
-        assert_eq!(complaint(""), "");
     }
 }
