@@ -1,5 +1,7 @@
 //! Seeded crash bugs: each does what it says, and the wrapper alone does nothing.
 
+#![cfg(feature = "littlefs")]
+
 use std::collections::BTreeSet;
 
 use fathom_block::{BlockBacked, Mounted, Recorder, WriteLog};

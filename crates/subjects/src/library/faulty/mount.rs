@@ -150,8 +150,8 @@ fn changes(op: &Op) -> bool {
 
 /// The last file of a tree.
 fn last_file(tree: &Tree) -> Option<FsPath> {
-    let files = tree.entries.iter().filter(|(_, entry)| entry.kind == Kind::File);
-    files.last().map(|(path, _)| path.clone())
+    let mut files = tree.entries.iter().filter(|(_, entry)| entry.kind == Kind::File);
+    files.next_back().map(|(path, _)| path.clone())
 }
 
 impl Mounted for Mount {
@@ -165,10 +165,10 @@ impl Mounted for Mount {
 
     fn recover(&mut self) -> Result<(), Errno> {
         let result = self.inside.recover();
-        if self.fault == Fault::RecoveryRemoves {
-            if let Some(path) = last_file(&self.inside.observe()) {
-                self.inside.apply(&Op::Unlink { path });
-            }
+        if self.fault == Fault::RecoveryRemoves
+            && let Some(path) = last_file(&self.inside.observe())
+        {
+            self.inside.apply(&Op::Unlink { path });
         }
         self.repeat(None);
         if self.fault == Fault::RecoveryRewrites {

@@ -17,6 +17,7 @@ mod sys {
     pub(super) type Buffer = std::ffi::c_void;
 }
 
+#[allow(clippy::duplicate_mod, reason = "one driver, compiled against two sets of functions")]
 #[path = "driver.rs"]
 mod driver;
 

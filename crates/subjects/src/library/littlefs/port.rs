@@ -16,6 +16,7 @@ mod sys {
     pub(super) type Buffer = u8;
 }
 
+#[allow(clippy::duplicate_mod, reason = "one driver, compiled against two sets of functions")]
 #[path = "driver.rs"]
 mod driver;
 
