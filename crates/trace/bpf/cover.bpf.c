@@ -56,7 +56,7 @@ struct task_state {
 	u32 slots[SLOTS_MAX];
 };
 
-enum counter { LOST, RESTARTED, FOREIGN, GUESSED, RECORD_LOST, COUNTED, LOST_REQUESTS, COUNTERS };
+enum counter { LOST, RESTARTED, FOREIGN, GUESSED, RECORD_LOST, LOST_REQUESTS, COUNTERS };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -238,7 +238,7 @@ static __always_inline u32 touch_base(struct work *w, u32 base)
 }
 
 /* The text of `path` is there: where does it lead? */
-__noinline u32 resolve(struct work *w, u32 base)
+static __always_inline u32 resolve(struct work *w, u32 base)
 {
 	u64 sb;
 
@@ -399,7 +399,7 @@ __noinline u32 plain_operand(struct work *w, u32 kind, u64 value)
 }
 
 /* One argument: its code, and what it says about files. */
-__noinline u32 operand(struct work *w, u32 kind, u64 value)
+static __always_inline u32 operand(struct work *w, u32 kind, u64 value)
 {
 	struct file *file;
 
@@ -551,8 +551,6 @@ __noinline int read_again(struct work *w)
 			code = TEXT_UNREADABLE;
 		w->slots[i] = code;
 	}
-	if (w->again)
-		count(GUESSED);
 	/* The first look at a path that has been walked again does not count. */
 	if (w->paths > 1)
 		w->touch |= before;
@@ -577,7 +575,6 @@ static __always_inline void add(struct sample *sample)
 		(*value)++;
 	else if (bpf_map_update_elem(&samples, sample, &one, BPF_ANY))
 		count(LOST);
-	count(COUNTED);
 }
 
 static __always_inline void set_result(struct sample *sample, s64 result, u32 amount)
@@ -588,14 +585,15 @@ static __always_inline void set_result(struct sample *sample, s64 result, u32 am
 		sample->amount = encode_amount(result);
 }
 
+/* Without `w` (an operation of io_uring has completed) the arguments are those of the sample only. */
 __noinline int record(struct sample *sample, struct work *w, s64 result)
 {
 	struct event *event;
 	u64 id = bpf_get_current_pid_tgid();
-	struct call *call;
+	struct call *call = 0;
 	u32 nr;
 
-	if (!sample || !w)
+	if (!sample)
 		return 0;
 	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 	if (!event) {
@@ -606,12 +604,15 @@ __noinline int record(struct sample *sample, struct work *w, s64 result)
 	event->pid = id >> 32;
 	event->tid = id;
 	event->result = result;
-	__builtin_memcpy(event->args, w->args, sizeof(event->args));
+	__builtin_memset(event->args, 0, sizeof(event->args));
 	__builtin_memcpy(&event->sample, sample, sizeof(event->sample));
 	event->path[0] = 0;
-	nr = w->nr;
-	call = bpf_map_lookup_elem(&calls, &nr);
-	if (call)
+	if (w) {
+		__builtin_memcpy(event->args, w->args, sizeof(event->args));
+		nr = w->nr;
+		call = bpf_map_lookup_elem(&calls, &nr);
+	}
+	if (w && call)
 		for (u32 i = 0; i < 4; i++)
 			if (call->kind[i] == PATH && call->reg[i] < 6) {
 				bpf_probe_read_user_str(event->path, sizeof(event->path),
@@ -792,7 +793,7 @@ static __always_inline void load_state(struct work *w, struct task_state *state)
 }
 
 /* What a successful call has changed that the tracer must know. */
-__noinline int after_success(struct work *w, u32 flags)
+static __always_inline int after_success(struct work *w, u32 flags)
 {
 	struct config *c = the_config();
 	u32 touch;
@@ -843,8 +844,13 @@ int on_exit(u64 *ctx)
 	flags = call->flags;
 	load_state(w, state);
 	load_cache(w, c);
-	if (w->again || w->unread)
+	if (w->again || w->unread) {
 		read_again(w);
+		/* The call found what the walk did not: the directory before decides. An error came from
+		 * where the walk ended. */
+		if (w->again && result >= 0 && !(flags & CALL_OPENS))
+			count(GUESSED);
+	}
 	if (flags & CALL_OPENS && result >= 0) {
 		file = file_of(result);
 		if (file)
@@ -957,8 +963,6 @@ int on_submit(u64 *ctx)
 		w->args[i] = taken(&entry, operation->source[i]);
 	load_cache(w, c);
 	read_operands(w);
-	if (w->again)
-		count(GUESSED);
 	request.sample.call = call->index;
 	/* A registered file is known when the operation completes. */
 	request.sample.touch = entry.flags & IOSQE_FIXED_FILE ? 0 : one_touch(w->touch);
@@ -979,6 +983,7 @@ int on_complete(u64 *ctx)
 	struct io_uring_cqe *completion = (void *)ctx[2];
 	struct request *request;
 	struct sample sample;
+	struct config *c;
 	struct file *file;
 	u64 key = (u64)req;
 	s64 result;
@@ -994,8 +999,12 @@ int on_complete(u64 *ctx)
 	}
 	set_result(&sample, result, request->amount);
 	bpf_map_delete_elem(&requests, &key);
-	if (sample.touch != OUTSIDE)
-		add(&sample);
+	if (sample.touch == OUTSIDE)
+		return 0;
+	add(&sample);
+	c = the_config();
+	if (c && c->record)
+		record(&sample, 0, result);
 	return 0;
 }
 

@@ -105,8 +105,13 @@ struct thread_info {
 	u32 status;
 } KERNEL;
 
+struct mm_struct {
+	struct file *exe_file;
+} KERNEL;
+
 struct task_struct {
 	struct thread_info thread_info;
+	struct mm_struct *mm;
 	struct files_struct *files;
 	struct fs_struct *fs;
 	int pid, tgid;

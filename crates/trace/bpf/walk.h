@@ -7,6 +7,8 @@
  * could lead elsewhere), and the walk is repeated when the call returns, with the cache warm. */
 #pragma once
 
+/* Functions that are not inlined are verified one by one; at most eight may be on the stack. */
+
 #define PATH_BYTES 4096
 #define NAME_BYTES 255
 #define LINK_BYTES 512
@@ -66,6 +68,19 @@ struct {
 	__type(value, struct link_text);
 } link_texts SEC(".maps");
 
+/* An index into `path`. The compiler would drop a plain mask where it knows the bounds, and the verifier
+ * would miss it. */
+static __always_inline u64 in_path(u64 pos)
+{
+	asm volatile("%0 &= 4095" : "+r"(pos));
+	return pos;
+}
+
+static __always_inline char path_at(struct work *w, u32 pos)
+{
+	return w->path[in_path(pos)];
+}
+
 static __always_inline u64 rotated(u64 value, int by)
 {
 	return value << by | value >> (64 - by);
@@ -115,7 +130,7 @@ __noinline int hash_component(struct work *w)
 
 		if (at >= PATH_BYTES)
 			return 0;
-		__builtin_memcpy(&a, &w->path[at & (PATH_BYTES - 1)], 8);
+		__builtin_memcpy(&a, &w->path[in_path(at)], 8);
 		b = a ^ 0x2f2f2f2f2f2f2f2fULL;
 		end = ((a - low) & ~a & high) | ((b - low) & ~b & high);
 		if (end) {
@@ -181,7 +196,7 @@ __noinline int is_last(struct work *w)
 
 		if (pos >= PATH_BYTES)
 			return 1;
-		c = w->path[pos & (PATH_BYTES - 1)];
+		c = path_at(w, pos);
 		if (!c)
 			return pos > w->pos ? 2 : 1;
 		if (c != '/')
@@ -252,19 +267,19 @@ __noinline u64 find_mount(struct work *w, u64 dentry)
 	return s.found;
 }
 
-static __always_inline char path_at(struct work *w, u32 pos)
-{
-	return w->path[pos & (PATH_BYTES - 1)];
-}
+/* What became of a symbolic link. */
+enum followed {
+	UNREADABLE_LINK, /* its text is not in memory */
+	FOLLOWED, /* the walk goes on */
+	STAYS, /* the path ends in /proc */
+};
 
 /* /proc/self/fd/N with `pos` at the number. */
-__noinline int jump_to_fd(struct work *w, u32 pos)
+static __always_inline int jump_to_fd(struct work *w, u32 pos)
 {
 	struct file *file;
 	u32 fd = 0, digits = 0;
 
-	if (!w)
-		return 0;
 	for (u32 k = 0; k < 9; k++) {
 		char c = path_at(w, pos + k);
 
@@ -274,33 +289,33 @@ __noinline int jump_to_fd(struct work *w, u32 pos)
 		digits++;
 	}
 	if (!digits || (!path_at(w, pos + digits) && !w->follow_last))
-		return 0;
+		return STAYS;
 	file = file_of(fd);
 	if (!file)
-		return 0;
+		return STAYS;
 	w->pos = pos + digits;
 	w->dentry = (u64)BPF_CORE_READ(file, f_path.dentry);
 	w->mount = (u64)BPF_CORE_READ(file, f_path.mnt);
-	return 1;
+	return FOLLOWED;
 }
 
-/* The links of /proc/self and /proc/thread-self that lead to places, not to names. */
-__noinline int jump_from_self(struct work *w)
+/* The links of /proc/self and /proc/thread-self that lead to places, not to names. What else is there
+ * belongs to /proc. */
+static __always_inline int jump_from_self(struct work *w)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
 	struct fs_struct *fs = BPF_CORE_READ(task, fs);
+	struct file *exe;
 	char c[5];
 	u32 pos;
 
-	if (!w)
-		return 0;
 	/* self, thread-self */
 	if (!((w->len == 4 && w->first == 0x666c6573ULL) ||
 	      (w->len == 11 && w->first == 0x732d646165726874ULL)))
-		return 0;
+		return UNREADABLE_LINK;
 	pos = w->pos;
 	if (pos >= PATH_BYTES - 32 || path_at(w, pos) != '/')
-		return 0;
+		return STAYS;
 	pos++;
 	for (u32 k = 0; k < 5; k++)
 		c[k] = path_at(w, pos + k);
@@ -310,16 +325,23 @@ __noinline int jump_from_self(struct work *w)
 		w->pos = pos + 3;
 		w->dentry = (u64)BPF_CORE_READ(fs, pwd.dentry);
 		w->mount = (u64)BPF_CORE_READ(fs, pwd.mnt);
-		return 1;
+		return FOLLOWED;
 	}
 	if (c[0] == 'r' && c[1] == 'o' && c[2] == 'o' && c[3] == 't' &&
 	    (c[4] == '/' || (!c[4] && w->follow_last))) {
 		w->pos = pos + 4;
 		w->dentry = w->root_dentry;
 		w->mount = w->root_mount;
-		return 1;
+		return FOLLOWED;
 	}
-	return 0;
+	if (c[0] == 'e' && c[1] == 'x' && c[2] == 'e' && !c[3] && w->follow_last) {
+		exe = BPF_CORE_READ(task, mm, exe_file);
+		w->pos = pos + 3;
+		w->dentry = (u64)BPF_CORE_READ(exe, f_path.dentry);
+		w->mount = (u64)BPF_CORE_READ(exe, f_path.mnt);
+		return FOLLOWED;
+	}
+	return STAYS;
 }
 
 /* Puts the text of a link before the rest of the path. */
@@ -329,34 +351,39 @@ __noinline int follow_link(struct work *w)
 	struct link_key key = {};
 	const char *text;
 	long length;
-	u32 at;
+	int jumped;
+	u64 at;
 
 	if (!w)
-		return 0;
+		return UNREADABLE_LINK;
 	inode = (void *)w->found_inode;
 	text = BPF_CORE_READ(inode, i_link);
 	if (!text) {
-		if (BPF_CORE_READ(inode, i_sb, s_magic) == PROC_SUPER_MAGIC && jump_from_self(w))
-			return 1;
+		if (BPF_CORE_READ(inode, i_sb, s_magic) == PROC_SUPER_MAGIC) {
+			jumped = jump_from_self(w);
+			if (jumped != UNREADABLE_LINK)
+				return jumped;
+		}
 		key.sb = (u64)BPF_CORE_READ(inode, i_sb);
 		key.ino = BPF_CORE_READ(inode, i_ino);
 		key.generation = BPF_CORE_READ(inode, i_generation);
 		text = bpf_map_lookup_elem(&link_texts, &key);
 		if (!text)
-			return 0;
+			return UNREADABLE_LINK;
 	}
 	length = bpf_probe_read_kernel_str(w->spare, LINK_BYTES, text);
 	if (length <= 1 || length >= LINK_BYTES)
-		return 0;
-	at = (length - 1) & (LINK_BYTES - 1);
-	bpf_probe_read_kernel_str(&w->spare[at], PATH_BYTES, &w->path[w->pos & (PATH_BYTES - 1)]);
+		return UNREADABLE_LINK;
+	at = length - 1;
+	asm volatile("%0 &= 511" : "+r"(at));
+	bpf_probe_read_kernel_str(&w->spare[at], PATH_BYTES, &w->path[in_path(w->pos)]);
 	bpf_probe_read_kernel_str(w->path, PATH_BYTES, w->spare);
 	w->pos = 0;
 	if (w->path[0] == '/') {
 		w->dentry = w->root_dentry;
 		w->mount = w->root_mount;
 	}
-	return 1;
+	return FOLLOWED;
 }
 
 /* One component, or one slash. Stops with 1. */
@@ -364,12 +391,12 @@ static long walk_step(u32 index, struct work **context)
 {
 	struct work *w = *context;
 	u64 child, mounted;
-	int last;
+	int last, followed;
 	char c;
 
 	if (!w || w->pos >= PATH_BYTES - 1)
 		return 1;
-	c = w->path[w->pos & (PATH_BYTES - 1)];
+	c = path_at(w, w->pos);
 	if (!c)
 		return 1;
 	if (c == '/') {
@@ -405,10 +432,9 @@ static long walk_step(u32 index, struct work **context)
 		}
 		if (++w->links > LINKS_MAX || w->resolve & RESOLVE_NO_SYMLINKS)
 			return 1;
-		if (follow_link(w))
-			return 0;
-		w->unknown = 1;
-		return 1;
+		followed = follow_link(w);
+		w->unknown = followed == UNREADABLE_LINK;
+		return followed != FOLLOWED;
 	}
 	w->dentry = child;
 	for (int k = 0; k < 4 && w->found_flags & w->flag_mounted; k++) {
@@ -417,7 +443,8 @@ static long walk_step(u32 index, struct work **context)
 			break;
 		w->mount = mounted;
 		w->dentry = (u64)BPF_CORE_READ((struct vfsmount *)mounted, mnt_root);
-		w->found_flags = BPF_CORE_READ((struct dentry *)w->dentry, d_flags);
+		bpf_probe_read_kernel(&w->found_flags, 4,
+				      (void *)(w->dentry + bpf_core_field_offset(struct dentry, d_flags)));
 	}
 	return 0;
 }

@@ -49,6 +49,8 @@ pub enum SlotKind {
     FdNumber = 15,
     /// 64 bits of which only the lower half has names.
     WideBits = 16,
+    /// A path if it is absolute, else any text (the source of a mount).
+    PathOrText = 17,
 }
 
 /// Where an argument is.
@@ -287,7 +289,8 @@ fn kind_of(arg: &'static Arg, name: &str, base: &str) -> SlotKind {
             "fd" if matches!(name, "newfd" | "first" | "last") => SlotKind::FdNumber,
             "fd" => SlotKind::Fd,
             "dirfd" => SlotKind::DirFd,
-            "path" | "string_or_path" => SlotKind::Path,
+            "path" => SlotKind::Path,
+            "string_or_path" => SlotKind::PathOrText,
             // What a symbolic link will say; names of file systems and keys.
             "string" => SlotKind::Text,
             "xattr_name" => SlotKind::XattrName,

@@ -13,13 +13,16 @@
 
 pub mod amount;
 pub mod analyse;
+pub mod bpf;
 pub mod error;
 pub mod import;
 pub mod layout;
 pub mod ptrace;
+pub mod record;
 pub mod report;
 pub mod run;
 pub mod sample;
+mod signals;
 pub mod spawn;
 pub mod target;
 pub mod traced;

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::{Result, TraceError};
-use crate::ptrace;
 use crate::target::Target;
 use crate::traced::Traced;
+use crate::{bpf, ptrace};
 
 /// Whose calls count.
 #[derive(Clone, Debug)]
@@ -50,8 +50,28 @@ pub struct Plan {
 
 /// Traces until the command ends, the time is over or we are interrupted.
 pub fn run(plan: &Plan) -> Result<Traced> {
-    match &plan.who {
-        Who::Command(argv) => ptrace::run(argv, &plan.targets),
-        _ => Err(TraceError::Bpf("only a command".into())),
+    let reason = match plan.tracer {
+        Tracer::Ptrace => None,
+        Tracer::Auto | Tracer::Bpf => match bpf::prepare(plan) {
+            Ok(tracer) => return tracer.run(plan),
+            Err(error) if plan.tracer == Tracer::Bpf => return Err(error),
+            Err(error) => Some(error),
+        },
+    };
+    let why = reason.as_ref().map(ToString::to_string).unwrap_or_default();
+    let Who::Command(argv) = &plan.who else {
+        return Err(TraceError::Data(format!(
+            "without a command only the tracer in the kernel can watch. {why}"
+        )));
+    };
+    if plan.record.is_some() {
+        return Err(TraceError::Data(format!(
+            "only the tracer in the kernel can record every call. {why}"
+        )));
     }
+    let mut traced = ptrace::run(argv, &plan.targets)?;
+    if reason.is_some() {
+        traced.limits.push(why);
+    }
+    Ok(traced)
 }

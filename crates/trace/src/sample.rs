@@ -141,11 +141,14 @@ pub fn encode(kind: SlotKind, raw: Raw<'_>) -> u32 {
             }
         }
         (SlotKind::DirFd, Raw::Number(_)) => fd::HERE,
-        (SlotKind::Path | SlotKind::Text, Raw::Text(text)) => encode_text(text),
-        (SlotKind::XattrName, Raw::Text(text)) => encode_name(text),
-        (SlotKind::Path | SlotKind::Text | SlotKind::XattrName, Raw::Unreadable) => {
-            text::UNREADABLE
+        (SlotKind::Path | SlotKind::PathOrText | SlotKind::Text, Raw::Text(text)) => {
+            encode_text(text)
         }
+        (SlotKind::XattrName, Raw::Text(text)) => encode_name(text),
+        (
+            SlotKind::Path | SlotKind::PathOrText | SlotKind::Text | SlotKind::XattrName,
+            Raw::Unreadable,
+        ) => text::UNREADABLE,
         (SlotKind::Id, Raw::Number(value)) => match value as u32 {
             u32::MAX => id::UNCHANGED,
             0 => id::ROOT,
@@ -205,7 +208,9 @@ pub fn representative(kind: SlotKind, code: u32) -> Option<Value<'static>> {
         SlotKind::Fd | SlotKind::FdNumber => Value::Fd { valid: code == fd::VALID },
         SlotKind::DirFd if code == fd::HERE => Value::CurrentDir,
         SlotKind::DirFd => Value::Fd { valid: code == fd::VALID },
-        SlotKind::Path | SlotKind::Text | SlotKind::XattrName => representative_text(code),
+        SlotKind::Path | SlotKind::PathOrText | SlotKind::Text | SlotKind::XattrName => {
+            representative_text(code)
+        }
         SlotKind::Id => Value::Number(match code {
             id::UNCHANGED => u32::MAX.into(),
             id::ROOT => 0,

@@ -17,6 +17,8 @@ pub(crate) enum Name {
     Block,
     /// RESTORE of the FUSE server by ioctl, against unmounting and mounting a small ext4 (root)
     Snapshot,
+    /// What `fathom cover` costs the traced program, against strace and bpftrace (root)
+    Cover,
 }
 
 /// Builds and runs one bench.
@@ -25,6 +27,7 @@ pub(crate) fn run(name: Name) -> Result<()> {
         Name::Model => ("fathom-model", "model"),
         Name::Block => ("fathom-block", "block"),
         Name::Snapshot => ("fathom-subjects", "snapshot"),
+        Name::Cover => ("fathom-trace", "cover"),
     };
     shell::run(shell::cargo().args(["bench", "--quiet", "--package", package, "--bench", bench]))
 }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod bpf;
 mod campaign;
 mod setup;
 mod shell;
@@ -38,6 +39,8 @@ enum Chore {
         #[arg(value_enum)]
         name: bench::Name,
     },
+    /// Compile the tracer of `fathom cover` (needs clang; the object is committed)
+    Bpf,
     /// Long runs that do not belong into CI
     Campaign {
         /// Which one
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Chore::Test => test::run(),
         Chore::Tidy { tighten } => tidy::run(tighten),
         Chore::Bench { name } => bench::run(name),
+        Chore::Bpf => bpf::run(),
         Chore::Campaign { name } => campaign::run(name),
     };
     match result {

@@ -1,10 +1,24 @@
 //! Reads logs that others have written.
+//!
+//! One file per format; each turns lines into samples, so that a log of any length needs memory only
+//! for the different calls in it.
 
-use std::path::PathBuf;
+mod lttng;
+mod metis;
+mod own;
+mod paths;
+mod strace;
+mod syzkaller;
+mod values;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 
 use fathom_core::partition::{Coverage, Granularity};
 
-use crate::error::Result;
+use crate::error::{Result, TraceError};
+use crate::sample::Samples;
 use crate::traced::Traced;
 
 /// What a log is.
@@ -33,14 +47,121 @@ pub struct Imported {
     pub coverage: Option<Coverage>,
     /// Whether the log has results.
     pub has_outputs: bool,
+    /// Lines that were not understood.
+    pub skipped: u64,
+}
+
+/// What reads lines of a format.
+trait Reader {
+    /// Takes one line; whether it was understood. Lines that say nothing about calls are understood.
+    fn line(&mut self, line: &[u8]) -> bool;
+    /// The counts.
+    fn finish(self: Box<Self>) -> Found;
+}
+
+/// What a reader has found.
+#[derive(Default)]
+struct Found {
+    samples: Samples,
+    has_outputs: bool,
+    limits: Vec<String>,
 }
 
 /// Reads logs and adds them up.
 pub fn read(
-    _files: &[PathBuf],
-    _format: Option<Format>,
-    _mounts: &[PathBuf],
-    _how: Granularity,
+    files: &[PathBuf],
+    format: Option<Format>,
+    mounts: &[PathBuf],
+    how: Granularity,
 ) -> Result<Imported> {
-    Ok(Imported::default())
+    let mut all = Imported { has_outputs: true, ..Imported::default() };
+    for file in files {
+        let format = match format {
+            Some(format) => format,
+            None => guess(file)?,
+        };
+        if format == Format::Trace {
+            let coverage = own::trace(file, how)?;
+            all.coverage.get_or_insert_with(|| Coverage::new(how)).merge(&coverage);
+            all.traced.tracer = "trace of fathom".to_owned();
+            continue;
+        }
+        let (found, skipped) = read_lines(file, reader(format, mounts))?;
+        all.traced.samples.merge(&found.samples);
+        all.traced.tracer = format!("log of {format:?}").to_lowercase();
+        all.traced.limits.extend(found.limits);
+        all.has_outputs &= found.has_outputs;
+        all.skipped += skipped;
+        if skipped > 0 {
+            let file = file.display();
+            all.traced.limits.push(format!("{file}: {skipped} lines were not understood"));
+        }
+    }
+    Ok(all)
+}
+
+fn reader(format: Format, mounts: &[PathBuf]) -> Box<dyn Reader> {
+    match format {
+        Format::Strace => Box::new(strace::Strace::new(mounts)),
+        Format::Lttng => Box::new(lttng::Lttng::new(mounts)),
+        Format::Syzkaller => Box::<syzkaller::Syzkaller>::default(),
+        Format::Metis => Box::<metis::Metis>::default(),
+        Format::Record | Format::Trace => Box::<own::Record>::default(),
+    }
+}
+
+/// Feeds every line to the reader; how many were not understood.
+fn read_lines(path: &Path, mut reader: Box<dyn Reader>) -> Result<(Found, u64)> {
+    let failed =
+        |source| TraceError::System { doing: format!("cannot read {}", path.display()), source };
+    let mut input = BufReader::with_capacity(1 << 20, File::open(path).map_err(failed)?);
+    let mut line = Vec::new();
+    let (mut lines, mut skipped) = (0u64, 0);
+    loop {
+        line.clear();
+        if input.read_until(b'\n', &mut line).map_err(failed)? == 0 {
+            break;
+        }
+        lines += 1;
+        let text = line.strip_suffix(b"\n").unwrap_or(&line);
+        skipped += u64::from(!reader.line(text));
+    }
+    if lines > 0 && skipped == lines {
+        let reason = "no line of it was understood: is it another format?".to_owned();
+        return Err(TraceError::Log { path: path.to_owned(), line: 1, reason });
+    }
+    Ok((reader.finish(), skipped))
+}
+
+/// The format, from the first lines.
+fn guess(path: &Path) -> Result<Format> {
+    let failed =
+        |source| TraceError::System { doing: format!("cannot read {}", path.display()), source };
+    let mut start = vec![0; 1 << 16];
+    let mut file = File::open(path).map_err(failed)?;
+    let length = file.read(&mut start).map_err(failed)?;
+    let text = String::from_utf8_lossy(&start[..length]);
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
+    let found = lines.by_ref().take(50).find_map(|line| {
+        let line = line.trim();
+        match () {
+            () if line.contains("syscall_entry_") || line.contains("syscall_exit_") => {
+                Some(Format::Lttng)
+            }
+            () if line.starts_with("{\"time_ns\"") => Some(Format::Record),
+            () if line.starts_with('{') => Some(Format::Trace),
+            () if line.contains("seqid = ") => Some(Format::Metis),
+            () if syzkaller::looks_like(line) => Some(Format::Syzkaller),
+            () if line.contains(") = ") || line.contains("<unfinished ...>") => {
+                Some(Format::Strace)
+            }
+            () if metis::looks_like(line) => Some(Format::Metis),
+            () => None,
+        }
+    });
+    found.ok_or_else(|| TraceError::Log {
+        path: path.to_owned(),
+        line: 1,
+        reason: "the format was not recognised: name it with --format".to_owned(),
+    })
 }

@@ -273,7 +273,7 @@ impl Tracer {
                     fd => encode(kind, Raw::Fd(tracee.has_fd(fd))),
                 }
             }
-            SlotKind::Path => {
+            SlotKind::Path | SlotKind::PathOrText => {
                 let dirfd = std::mem::replace(&mut operands.dirfd, AT_FDCWD);
                 let last = last_component(tracee, call, args, operands.paths);
                 operands.paths += 1;
@@ -282,6 +282,9 @@ impl Tracer {
                     operands.add(Touch::Nothing);
                     return encode(kind, Raw::Unreadable);
                 };
+                if kind == SlotKind::PathOrText && !text.starts_with(b"/") {
+                    return encode(kind, Raw::Text((value != 0).then_some(&text)));
+                }
                 // A null path is the descriptor itself where it is allowed (utimensat(2)).
                 operands.add(if value == 0 && dirfd == AT_FDCWD {
                     Touch::Nothing

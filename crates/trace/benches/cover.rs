@@ -1,0 +1,299 @@
+//! What tracing costs: CPU time of the traced program, untraced, traced by us, by strace and by
+//! bpftrace, in one run; and how fast the importer reads. The last line is JSON.
+//!
+//! The program calls itself for the workloads, so that all tracers start the same commands.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use fathom_core::partition::Granularity;
+use fathom_trace::run::{self, Plan, Tracer, Who};
+use fathom_trace::{Target, import};
+
+/// Nine calls per round, as a test tool mixes them.
+const CALLS_PER_ROUND: u64 = 9;
+const TMPFS_ROUNDS: &str = "30000";
+const EXT4_ROUNDS: &str = "12000";
+const SHELL_ROUNDS: &str = "25";
+/// Pairs of untraced and traced runs, interleaved: other work disturbs both alike.
+const PAIRS: usize = 7;
+/// The slow tracers need fewer.
+const SLOW_PAIRS: usize = 3;
+
+const SHELL: &str = r#"
+cd "$1" || exit 1
+i=0
+while [ $i -lt "$2" ]; do
+  mkdir sub$i; echo hello > sub$i/a; cp sub$i/a sub$i/b; mv sub$i/b sub$i/c
+  ln -s c sub$i/l; ln sub$i/a sub$i/h; cat sub$i/l > /dev/null; stat sub$i/a > /dev/null
+  chmod 600 sub$i/a; dd if=/dev/zero of=sub$i/z bs=4k count=16 2>/dev/null
+  truncate -s 100 sub$i/z; ls -lR sub$i > /dev/null; cmp sub$i/a sub$i/c
+  touch -d 2000-01-01 sub$i/a; rm -rf sub$i; cat sub$i/none 2>/dev/null
+  i=$((i+1))
+done
+exit 0
+"#;
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    match args.get(1).map(String::as_str) {
+        Some("--loop") => system_calls(Path::new(&args[2]), args[3].parse().expect("a number")),
+        Some("--measure") => measure(&args[2], &args[3..]),
+        _ => bench(),
+    }
+}
+
+/// The loop: open, write, pwrite, lseek, read, fstat, close, stat, access.
+fn system_calls(dir: &Path, rounds: u64) {
+    let path = dir.join("loop");
+    let path = std::ffi::CString::new(path.to_string_lossy().as_bytes()).expect("no NUL");
+    let mut buffer = [b'x'; 4096];
+    // SAFETY: the path ends with NUL, buffers are as long as said.
+    unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        for _ in 0..rounds {
+            let fd = libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC, 0o644);
+            assert!(fd >= 0, "cannot open");
+            libc::write(fd, buffer.as_ptr().cast(), 512);
+            libc::pwrite(fd, buffer.as_ptr().cast(), 100, 1000);
+            libc::lseek(fd, 0, libc::SEEK_SET);
+            libc::read(fd, buffer.as_mut_ptr().cast(), 512);
+            libc::fstat(fd, &raw mut stat);
+            libc::close(fd);
+            libc::stat(path.as_ptr(), &raw mut stat);
+            libc::access(path.as_ptr(), libc::R_OK);
+        }
+    }
+}
+
+/// Runs a command and writes its CPU seconds, descendants included, to a file.
+fn measure(out: &str, command: &[String]) {
+    let status = Command::new(&command[0]).args(&command[1..]).status().expect("it starts");
+    assert!(status.success(), "{command:?} ended with {status}");
+    std::fs::write(out, cpu_seconds(libc::RUSAGE_CHILDREN).to_string()).expect("it can be written");
+}
+
+fn cpu_seconds(who: i32) -> f64 {
+    // SAFETY: a plain structure for which all zeroes are valid.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(who, &raw mut usage);
+        usage
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
+struct Workload {
+    name: &'static str,
+    dir: PathBuf,
+    command: Vec<String>,
+}
+
+struct Bench {
+    scratch: tempfile::TempDir,
+    lost: u64,
+}
+
+impl Bench {
+    /// The command, wrapped so that its CPU time is written to a file.
+    fn wrapped(&self, workload: &Workload) -> (Vec<String>, PathBuf) {
+        let out = self.scratch.path().join("seconds");
+        let mut words = vec![this(), "--measure".to_owned(), out.display().to_string()];
+        words.extend(workload.command.iter().cloned());
+        (words, out)
+    }
+
+    fn under(&self, tracer: &[&str], workload: &Workload) -> f64 {
+        let (words, out) = self.wrapped(workload);
+        let mut all: Vec<String> = tracer.iter().map(|word| (*word).to_owned()).collect();
+        if tracer.first() == Some(&"bpftrace") {
+            all.push(words.join(" "));
+        } else {
+            all.extend(words);
+        }
+        let status = Command::new(&all[0])
+            .args(&all[1..])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .expect("it starts");
+        assert!(status.success(), "{all:?} ended with {status}");
+        read_seconds(&out)
+    }
+
+    fn under_fathom(&mut self, workload: &Workload) -> f64 {
+        let (words, out) = self.wrapped(workload);
+        let plan = Plan {
+            who: Who::Command(words.into_iter().map(OsString::from).collect()),
+            targets: vec![Target::new(&workload.dir).expect("it is mounted")],
+            tracer: Tracer::Bpf,
+            record: None,
+            budget: None,
+        };
+        let traced = run::run(&plan).expect("the tracer works here");
+        self.lost += traced.lost;
+        read_seconds(&out)
+    }
+
+    /// Medians of traced over untraced, pair by pair: ours, strace, bpftrace; and µs per round.
+    fn slowdowns(&mut self, workload: &Workload) -> (f64, f64, f64, f64) {
+        let strace = ["strace", "-f", "-o", "/dev/null"];
+        let program = "tracepoint:raw_syscalls:sys_enter { @[args->id] = count(); }";
+        let bpftrace = ["bpftrace", "-e", program, "-c"];
+        let (mut ours, mut base) = (Vec::new(), Vec::new());
+        let (mut by_strace, mut by_bpftrace) = (Vec::new(), Vec::new());
+        for pair in 0..PAIRS {
+            let untraced = self.under(&[], workload);
+            base.push(untraced);
+            ours.push(self.under_fathom(workload) / untraced);
+            if pair < SLOW_PAIRS {
+                by_strace.push(self.under(&strace, workload) / untraced);
+                if has("bpftrace") {
+                    by_bpftrace.push(self.under(&bpftrace, workload) / untraced);
+                }
+            }
+        }
+        (median(ours), median(by_strace), median(by_bpftrace), median(base))
+    }
+}
+
+fn this() -> String {
+    std::env::current_exe().expect("we are running").display().to_string()
+}
+
+fn read_seconds(path: &Path) -> f64 {
+    let text = std::fs::read_to_string(path).expect("the workload has ended");
+    std::fs::remove_file(path).expect("it is ours");
+    text.parse().expect("a number")
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn has(program: &str) -> bool {
+    Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok()
+}
+
+fn tool(program: &str, args: &[&str]) -> bool {
+    Command::new(program).args(args).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
+}
+
+/// A mount that goes with the bench.
+struct Mounted(PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        tool("umount", &[&self.0.to_string_lossy()]);
+    }
+}
+
+fn mounted(scratch: &Path, kind: &str) -> Option<Mounted> {
+    let point = scratch.join(kind);
+    std::fs::create_dir(&point).ok()?;
+    let text = point.display().to_string();
+    if kind == "tmpfs" {
+        return tool("mount", &["-t", "tmpfs", "none", &text]).then_some(Mounted(point));
+    }
+    let image = scratch.join("image");
+    std::fs::File::create(&image).ok()?.set_len(256 << 20).ok()?;
+    let image = image.display().to_string();
+    let made = tool("mkfs.ext4", &["-q", &image]) && tool("mount", &["-o", "loop", &image, &text]);
+    made.then_some(Mounted(point))
+}
+
+fn bench() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let (Some(tmpfs), Some(ext4)) =
+        (mounted(scratch.path(), "tmpfs"), mounted(scratch.path(), "ext4"))
+    else {
+        return println!("{{\"skipped\": \"needs root, tmpfs and ext4\"}}");
+    };
+    let looped = |dir: &Path, rounds: &str| {
+        vec![this(), "--loop".to_owned(), dir.display().to_string(), rounds.to_owned()]
+    };
+    let shell = ["sh", "-c", SHELL, "sh", &ext4.0.to_string_lossy(), SHELL_ROUNDS];
+    let workloads = [
+        Workload {
+            name: "loop, tmpfs",
+            dir: tmpfs.0.clone(),
+            command: looped(&tmpfs.0, TMPFS_ROUNDS),
+        },
+        Workload { name: "loop, ext4", dir: ext4.0.clone(), command: looped(&ext4.0, EXT4_ROUNDS) },
+        Workload {
+            name: "shell, ext4",
+            dir: ext4.0.clone(),
+            command: shell.map(str::to_owned).to_vec(),
+        },
+    ];
+    let mut bench = Bench { scratch: tempfile::tempdir().expect("a directory"), lost: 0 };
+    println!("CPU time of the traced program, traced over untraced (median of {PAIRS} pairs)");
+    println!(
+        "{:12} {:>9} {:>8} {:>8} {:>9}",
+        "workload", "untraced", "fathom", "strace", "bpftrace"
+    );
+    let mut found = Vec::new();
+    for workload in &workloads {
+        let (ours, strace, bpftrace, base) = bench.slowdowns(workload);
+        println!("{:12} {base:>7.2} s {ours:>8.2} {strace:>8.2} {bpftrace:>9.2}", workload.name);
+        found.push((ours, strace, bpftrace));
+    }
+    let speed = import_speed(scratch.path());
+    println!("import of LTTng text: {speed:.0} MB per CPU-second");
+    println!("calls per round of the loop: {CALLS_PER_ROUND}; lost: {}", bench.lost);
+    let less = |(ours, strace, _): &(f64, f64, f64)| (strace - 1.0) / (ours - 1.0);
+    println!(
+        "{{\"ext4_slowdown\": {:.3}, \"shell_slowdown\": {:.3}, \"tmpfs_slowdown\": {:.3}, \
+         \"strace_ext4_slowdown\": {:.3}, \"strace_shell_slowdown\": {:.3}, \
+         \"strace_tmpfs_slowdown\": {:.3}, \"less_overhead_than_strace_ext4\": {:.1}, \
+         \"import_mb_per_cpu_second\": {speed:.0}, \"lost\": {}}}",
+        found[1].0,
+        found[2].0,
+        found[0].0,
+        found[1].1,
+        found[2].1,
+        found[0].1,
+        less(&found[1]),
+        bench.lost
+    );
+}
+
+/// Reads a log as LTTng writes them: four threads, opens, writes, reads and closes.
+fn import_speed(dir: &Path) -> f64 {
+    let path = dir.join("lttng.txt");
+    let mut file = std::io::BufWriter::new(std::fs::File::create(&path).expect("it is ours"));
+    let mut bytes = 0u64;
+    let mut n = 0u64;
+    while bytes < 256 << 20 {
+        let (tid, size) = (100 + n % 4, 1 << (n % 20));
+        let head = format!("[16:02:{:02}.{:09}] (+0.000001234) host", n / 1000 % 60, n);
+        let context = format!("{{ cpu_id = {} }}, {{ vtid = {tid}, vpid = {tid} }}", n % 2);
+        let name = format!("/mnt/test/dir{}/file{}", n % 7, n % 101);
+        let calls = [
+            ("openat", format!("dfd = -100, filename = \"{name}\", flags = 0x8242, mode = 420"), 3),
+            ("write", format!("fd = 3, buf = 0x7ffd1234, count = {size}"), size),
+            ("pread64", format!("fd = 3, count = {size}, pos = {}", size * 3), size),
+            ("close", "fd = 3".to_owned(), 0),
+        ];
+        for (call, args, result) in calls {
+            let text = format!(
+                "{head} syscall_entry_{call}: {context}, {{ {args} }}\n\
+                 {head} syscall_exit_{call}: {context}, {{ ret = {result} }}\n"
+            );
+            bytes += text.len() as u64;
+            file.write_all(text.as_bytes()).expect("there is room");
+        }
+        n += 1;
+    }
+    file.flush().expect("there is room");
+    let mounts = [PathBuf::from("/mnt/test")];
+    let start = cpu_seconds(libc::RUSAGE_SELF);
+    let found = import::read(&[path], Some(import::Format::Lttng), &mounts, Granularity::Powers);
+    let seconds = cpu_seconds(libc::RUSAGE_SELF) - start;
+    assert_eq!(found.expect("the log is right").traced.samples.calls(), 4 * n);
+    bytes as f64 / 1e6 / seconds
+}

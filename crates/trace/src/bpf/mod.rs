@@ -1,0 +1,263 @@
+//! The tracer in the kernel: BPF programs at the tracepoints of system calls.
+//!
+//! They decide there which file system a call concerns and count it by the classes of its arguments
+//! (`bpf/cover.bpf.c`). Needs CAP_BPF and CAP_PERFMON, and a kernel with type information.
+
+mod calibrate;
+mod object;
+mod record;
+mod selftest;
+mod uring;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::error::{Result, TraceError};
+use crate::run::{Plan, Who};
+use crate::signals::Caught;
+use crate::spawn::{Started, spawn};
+use crate::traced::Traced;
+use object::{Counter, MOUNT_PATH_BYTES, Object, TARGETS_MAX};
+use record::Recorder;
+
+/// How often the ring of events is emptied: at most 300,000 events per second of 400 bytes fill a
+/// tenth of its 16 MiB meanwhile.
+const RECORD_EVERY: Duration = Duration::from_millis(10);
+/// How often a signal or the end of the time is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// `enum scope` of `bpf/cover.bpf.c`.
+const SCOPE_CGROUP: u32 = 1;
+const SCOPE_ALL: u32 = 2;
+
+/// The tracer, attached and proven, before anything is watched.
+pub struct Tracer {
+    object: Object,
+    limits: Vec<String>,
+}
+
+/// Loads, attaches and tests the tracer.
+pub fn prepare(plan: &Plan) -> Result<Tracer> {
+    if plan.targets.len() > TARGETS_MAX {
+        return Err(TraceError::Bpf(format!("at most {TARGETS_MAX} mounts can be watched")));
+    }
+    let mut object = Object::load()?;
+    calibrate::calibrate(&mut object, &plan.targets)?;
+    let mut limits = object.attach_all()?;
+    selftest::check(&mut object, &plan.targets)?;
+    for (index, target) in plan.targets.iter().enumerate() {
+        let path = target.path.as_os_str().as_bytes();
+        if !target.is_mount_point {
+            continue;
+        }
+        if path.len() >= MOUNT_PATH_BYTES {
+            limits.push(format!(
+                "remounts of {} are not followed: its path is too long",
+                target.path.display()
+            ));
+            continue;
+        }
+        object.set_mount_path(index, path)?;
+    }
+    let mut config = object.config()?;
+    match &plan.who {
+        Who::Command(_) | Who::Process(_) => {}
+        Who::Everybody => config.scope = SCOPE_ALL,
+        Who::Cgroup(dir) => {
+            config.scope = SCOPE_CGROUP;
+            (config.cgroup, config.cgroup_level) = cgroup(dir)?;
+        }
+    }
+    config.record = plan.record.is_some().into();
+    object.configure(config)?;
+    Ok(Tracer { object, limits })
+}
+
+/// Identifier (its inode) and depth of a control group.
+fn cgroup(dir: &Path) -> Result<(u64, u32)> {
+    let wrong = |reason: String| TraceError::Target { path: dir.to_owned(), reason };
+    let dir = dir.canonicalize().map_err(|error| wrong(error.to_string()))?;
+    let meta = dir.metadata().map_err(|error| wrong(error.to_string()))?;
+    // Every group has this file; the top of cgroup2 does not have cgroup.type.
+    if !dir.join("cgroup.procs").exists() {
+        return Err(wrong("it is not a control group".to_owned()));
+    }
+    let level =
+        dir.ancestors().skip(1).take_while(|above| above.join("cgroup.procs").exists()).count();
+    Ok((meta.ino(), level as u32))
+}
+
+impl Tracer {
+    /// Watches until the command ends, the time is over or we are interrupted.
+    pub fn run(mut self, plan: &Plan) -> Result<Traced> {
+        let mut recorder = match &plan.record {
+            Some(path) => Some(Recorder::new(self.object.take_events()?, path)?),
+            None => None,
+        };
+        let caught = Caught::new();
+        let mut started = match &plan.who {
+            Who::Command(argv) => Some(self.start(argv)?),
+            Who::Process(pid) => {
+                self.watch_tree(*pid)?;
+                None
+            }
+            Who::Cgroup(_) | Who::Everybody => None,
+        };
+        let watched = match (&plan.who, &started) {
+            (Who::Process(pid), _) => Some(*pid),
+            (_, started) => started.as_ref().map(|started| started.pid),
+        };
+        watch(watched, started.is_some(), plan.budget, &caught, recorder.as_mut())?;
+        let ended = started.as_ref().map(Started::wait).transpose()?;
+        if let Some(failure) = started.as_mut().and_then(Started::failure) {
+            return Err(failure);
+        }
+        if let Some(recorder) = recorder {
+            recorder.finish()?;
+        }
+        let mut traced = self.counts()?;
+        traced.ended = ended;
+        if plan.record.is_some() {
+            traced.tracer = "bpf, with a record".to_owned();
+        }
+        Ok(traced)
+    }
+
+    fn start(&mut self, argv: &[OsString]) -> Result<Started> {
+        let waiting = spawn(argv, || Ok(()))?;
+        self.object.watch_thread(waiting.pid, true)?;
+        waiting.go()
+    }
+
+    /// All threads of a process and of its descendants: again and again until no new ones appear.
+    /// Whatever they start later is watched anyway.
+    fn watch_tree(&mut self, root: i32) -> Result<()> {
+        let mut watched: Vec<i32> = Vec::new();
+        loop {
+            let processes = descendants(root);
+            if processes.is_empty() {
+                return Err(TraceError::Data(format!("there is no process {root}")));
+            }
+            let threads: Vec<(i32, bool)> =
+                processes.iter().flat_map(|pid| threads(*pid)).collect();
+            let new: Vec<_> =
+                threads.into_iter().filter(|(tid, _)| !watched.contains(tid)).collect();
+            if new.is_empty() {
+                return Ok(());
+            }
+            for (tid, is_leader) in new {
+                // It may have ended meanwhile; the next round will tell.
+                if self.object.watch_thread(tid, is_leader).is_ok() || tid != root {
+                    watched.push(tid);
+                } else {
+                    return Err(TraceError::last(format!("cannot watch process {root}")));
+                }
+            }
+        }
+    }
+
+    fn counts(&mut self) -> Result<Traced> {
+        let mut limits = std::mem::take(&mut self.limits);
+        let foreign = self.object.counter(Counter::Foreign)?;
+        if foreign > 0 {
+            limits.push(format!("{foreign} calls of 32-bit programs were seen and not counted"));
+        }
+        let restarted = self.object.counter(Counter::Restarted)?;
+        if restarted > 0 {
+            limits.push(format!("{restarted} calls were interrupted and made again: counted once"));
+        }
+        let record_lost = self.object.counter(Counter::RecordLost)?;
+        if record_lost > 0 {
+            limits.push(format!("{record_lost} calls were counted but are missing in the record"));
+        }
+        Ok(Traced {
+            samples: self.object.samples()?,
+            tracer: "bpf".to_owned(),
+            limits,
+            ended: None,
+            lost: self.object.counter(Counter::Lost)?
+                + self.object.counter(Counter::LostRequests)?,
+            guessed: self.object.counter(Counter::Guessed)?,
+        })
+    }
+}
+
+/// Until the process has ended, the time is over or a signal came. A command of ours is asked to end.
+fn watch(
+    pid: Option<i32>,
+    is_ours: bool,
+    budget: Option<Duration>,
+    caught: &Caught,
+    mut recorder: Option<&mut Recorder>,
+) -> Result<()> {
+    let mut deadline = budget.map(|budget| Instant::now() + budget);
+    let every = if recorder.is_some() { RECORD_EVERY } else { LOOK_EVERY };
+    // SAFETY: integers only.
+    let pidfd = pid.map_or(-1, |pid| unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32 });
+    loop {
+        let mut poll = libc::pollfd { fd: pidfd, events: libc::POLLIN, revents: 0 };
+        let left = deadline.map_or(every, |end| end.saturating_duration_since(Instant::now()));
+        let timeout = left.min(every).as_millis() as i32;
+        // SAFETY: one entry; a negative descriptor only waits.
+        let ready = unsafe { libc::poll(&raw mut poll, 1, timeout) };
+        if let Some(recorder) = recorder.as_deref_mut() {
+            recorder.drain()?;
+        }
+        if ready > 0 {
+            break;
+        }
+        let signal = caught.take();
+        let over = deadline.is_some_and(|end| Instant::now() >= end);
+        if signal.is_none() && !over {
+            continue;
+        }
+        match pid {
+            Some(pid) if is_ours => {
+                // An interrupt from the terminal has reached it already.
+                if signal != Some(libc::SIGINT) {
+                    // SAFETY: integers only; the process is ours and has not been waited for.
+                    unsafe { libc::kill(pid, libc::SIGTERM) };
+                }
+                deadline = None;
+            }
+            _ => break,
+        }
+    }
+    if pidfd >= 0 {
+        // SAFETY: opened above.
+        unsafe { libc::close(pidfd) };
+    }
+    Ok(())
+}
+
+/// A process and all processes below it.
+fn descendants(root: i32) -> Vec<i32> {
+    let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let parents: Vec<(i32, i32)> = pids.filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let mut found: Vec<i32> =
+        parents.iter().map(|(pid, _)| *pid).filter(|pid| *pid == root).collect();
+    let mut at = 0;
+    while at < found.len() {
+        let above = found[at];
+        found.extend(parents.iter().filter(|(_, parent)| *parent == above).map(|(pid, _)| *pid));
+        at += 1;
+    }
+    found
+}
+
+/// proc_pid_stat(5): the fourth field; the second is in parentheses and can contain anything.
+fn parent(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The threads of a process, and which is the first.
+fn threads(pid: i32) -> Vec<(i32, bool)> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let tids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    tids.map(|tid| (tid, tid == pid)).collect()
+}

@@ -1,0 +1,413 @@
+//! The compiled tracer: loading it, filling its maps, reading its counts.
+
+use std::mem::offset_of;
+use std::os::fd::{AsFd, AsRawFd};
+
+use aya::maps::{Array, Map, MapData, PerCpuArray, PerCpuHashMap};
+use aya::programs::BtfTracePoint;
+use aya::{Btf, Ebpf, EbpfLoader, Pod};
+
+use super::uring;
+use crate::error::{Result, TraceError};
+use crate::layout::{Call, SLOTS_MAX, Source, calls};
+use crate::sample::{Sample, Samples};
+
+/// Superblocks that can be watched at the same time.
+pub(super) const TARGETS_MAX: usize = 8;
+
+/// Bytes of a mount point whose remounts are followed, with NUL.
+pub(super) const MOUNT_PATH_BYTES: usize = 1024;
+
+/// The object file, aligned as ELF headers must be.
+#[repr(C, align(8))]
+struct Aligned<T: ?Sized>(T);
+
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/cover.bpf.o"));
+
+/// `struct config` of `bpf/cover.bpf.c`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(super) struct Config {
+    pub(super) targets: [u64; TARGETS_MAX],
+    pub(super) table: u64,
+    pub(super) cgroup: u64,
+    pub(super) cgroup_level: u32,
+    pub(super) shift: u32,
+    pub(super) scope: u32,
+    pub(super) tracer: u32,
+    pub(super) record: u32,
+    pub(super) flag_mounted: u32,
+    pub(super) type_mask: u32,
+    pub(super) type_symlink: u32,
+    pub(super) targets_len: u32,
+    pub(super) unused: u32,
+}
+
+// SAFETY: integers without padding.
+unsafe impl Pod for Config {}
+
+/// `struct call`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct KernelCall {
+    index: u16,
+    flags: u16,
+    slots: u8,
+    follow: u8,
+    toggle_reg: u8,
+    parent_from: u8,
+    toggle_mask: u32,
+    kind: [u8; SLOTS_MAX],
+    reg: [u8; SLOTS_MAX],
+    offset: [u8; SLOTS_MAX],
+    bytes: [u8; SLOTS_MAX],
+    known: u8,
+    flags_reg: u8,
+    unused: [u8; 2],
+}
+
+// SAFETY: integers without padding.
+unsafe impl Pod for KernelCall {}
+
+/// `struct mount_path`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct MountPath([u8; MOUNT_PATH_BYTES]);
+
+// SAFETY: bytes.
+unsafe impl Pod for MountPath {}
+
+/// `struct calibration`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(super) struct Calibration {
+    pub(super) pprev: u64,
+    pub(super) hash_len: u64,
+}
+
+// SAFETY: integers without padding.
+unsafe impl Pod for Calibration {}
+
+// SAFETY: integers without padding (a test of `sample` says so).
+unsafe impl Pod for Sample {}
+
+/// `struct task_state`: only its first word is set from here.
+#[repr(C, align(8))]
+struct TaskState([u32; 40]);
+
+/// `enum counter`.
+#[derive(Clone, Copy, Debug)]
+#[repr(u32)]
+pub(super) enum Counter {
+    Lost = 0,
+    Restarted = 1,
+    Foreign = 2,
+    Guessed = 3,
+    RecordLost = 4,
+    LostRequests = 5,
+}
+
+/// Programs and the tracepoints where they belong, in the order in which they are attached.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("on_complete", "io_uring_complete"),
+    ("on_submit", "io_uring_submit_req"),
+    ("on_exit", "sys_exit"),
+    ("on_enter", "sys_enter"),
+    ("on_fork", "task_newtask"),
+];
+
+/// The loaded tracer.
+pub(super) struct Object {
+    bpf: Ebpf,
+    btf: Btf,
+}
+
+impl Object {
+    /// Loads the object for the running kernel.
+    pub(super) fn load() -> Result<Object> {
+        let btf = Btf::from_sys_fs().map_err(|error| {
+            failed("the kernel has no type information (CONFIG_DEBUG_INFO_BTF)", &error)
+        })?;
+        let bpf = EbpfLoader::new()
+            .btf(Some(&btf))
+            .allow_unsupported_maps()
+            .load(&OBJECT.0)
+            .map_err(|error| failed("cannot load", &error))?;
+        let mut object = Object { bpf, btf };
+        let mut map: Array<_, KernelCall> = object.array("calls")?;
+        for (index, call) in calls().iter().enumerate() {
+            let value = kernel_call(index as u16, call);
+            map.set(call.nr, value, 0).map_err(|error| failed("cannot fill the table", &error))?;
+        }
+        let mut map: Array<_, uring::Operation> = object.array("operations")?;
+        for (opcode, operation) in uring::operations() {
+            map.set(opcode, operation, 0)
+                .map_err(|error| failed("cannot fill the table", &error))?;
+        }
+        Ok(object)
+    }
+
+    /// Attaches one program.
+    pub(super) fn attach(&mut self, program: &str, tracepoint: &str) -> Result<()> {
+        let Object { bpf, btf } = self;
+        let program: &mut BtfTracePoint = bpf
+            .program_mut(program)
+            .and_then(|program| program.try_into().ok())
+            .ok_or_else(|| TraceError::Bpf(format!("the object has no {program}")))?;
+        program.load(tracepoint, btf).map_err(|error| failed(tracepoint, &error))?;
+        program.attach().map_err(|error| failed(tracepoint, &error))?;
+        Ok(())
+    }
+
+    /// Detaches and unloads one program.
+    pub(super) fn detach(&mut self, program: &str) -> Result<()> {
+        let program: &mut BtfTracePoint = self
+            .bpf
+            .program_mut(program)
+            .and_then(|program| program.try_into().ok())
+            .ok_or_else(|| TraceError::Bpf(format!("the object has no {program}")))?;
+        program.unload().map_err(|error| failed("cannot detach", &error))
+    }
+
+    /// Attaches the tracer. Kernels without io_uring do not have its tracepoints.
+    pub(super) fn attach_all(&mut self) -> Result<Vec<String>> {
+        let mut limits = Vec::new();
+        for (program, tracepoint) in PROGRAMS {
+            match self.attach(program, tracepoint) {
+                Err(error) if tracepoint.starts_with("io_uring") => {
+                    limits.push(format!("operations of io_uring are not seen: {error}"));
+                }
+                result => result?,
+            }
+        }
+        Ok(limits)
+    }
+
+    /// The configuration as the kernel has it now.
+    pub(super) fn config(&mut self) -> Result<Config> {
+        let map: Array<_, Config> = self.array("config")?;
+        map.get(&0, 0).map_err(|error| failed("cannot read the configuration", &error))
+    }
+
+    /// Changes the configuration.
+    pub(super) fn configure(&mut self, config: Config) -> Result<()> {
+        let mut map: Array<_, Config> = self.array("config")?;
+        map.set(0, config, 0).map_err(|error| failed("cannot configure", &error))
+    }
+
+    /// Tells where the watched mount points are, so that remounts can be followed.
+    pub(super) fn set_mount_path(&mut self, index: usize, path: &[u8]) -> Result<()> {
+        let mut text = [0; MOUNT_PATH_BYTES];
+        text[..path.len()].copy_from_slice(path);
+        let mut map: Array<_, MountPath> = self.array("mount_paths")?;
+        map.set(index as u32, MountPath(text), 0)
+            .map_err(|error| failed("cannot configure", &error))
+    }
+
+    /// What calibration has noted.
+    pub(super) fn calibrations(&mut self, number: u32) -> Result<Vec<Calibration>> {
+        let map: Array<_, Calibration> = self.array("calibrations")?;
+        let read = |index| map.get(&index, 0).map_err(|error| failed("cannot calibrate", &error));
+        (0..number).map(read).collect()
+    }
+
+    /// Has a thread watched, and whatever it starts.
+    pub(super) fn watch_thread(&mut self, tid: i32, is_leader: bool) -> Result<()> {
+        // PIDFD_THREAD is O_EXCL (pidfd_open(2), Linux 6.9).
+        let flags = if is_leader { 0 } else { libc::O_EXCL };
+        // SAFETY: integers only; the descriptor is closed below.
+        let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, tid, flags) as i32 };
+        if pidfd < 0 {
+            return Err(TraceError::last(format!("cannot watch thread {tid}")));
+        }
+        let mut state = TaskState([0; 40]);
+        state.0[0] = 1;
+        let done = match self.bpf.map("tasks") {
+            Some(Map::Unsupported(map)) => update(map, &pidfd, &state),
+            _ => Err(TraceError::Bpf("the object has no storage of tasks".to_owned())),
+        };
+        // SAFETY: the descriptor was opened above.
+        unsafe { libc::close(pidfd) };
+        done
+    }
+
+    /// All counts so far.
+    pub(super) fn samples(&mut self) -> Result<Samples> {
+        let map = self.bpf.map("samples").expect("the object has it");
+        let map: PerCpuHashMap<_, Sample, u64> =
+            map.try_into().map_err(|error| failed("cannot read the counts", &error))?;
+        let mut samples = Samples::default();
+        for entry in map.iter() {
+            let (sample, counts) =
+                entry.map_err(|error| failed("cannot read the counts", &error))?;
+            samples.add(sample, counts.iter().sum());
+        }
+        Ok(samples)
+    }
+
+    /// Forgets all counts.
+    pub(super) fn clear(&mut self) -> Result<()> {
+        let keys: Vec<Sample> = self.samples()?.iter().map(|(sample, _)| *sample).collect();
+        let map = self.bpf.map_mut("samples").expect("the object has it");
+        let mut map: PerCpuHashMap<_, Sample, u64> =
+            map.try_into().map_err(|error| failed("cannot clear the counts", &error))?;
+        for key in keys {
+            map.remove(&key).map_err(|error| failed("cannot clear the counts", &error))?;
+        }
+        Ok(())
+    }
+
+    /// A counter of the tracer itself.
+    pub(super) fn counter(&mut self, counter: Counter) -> Result<u64> {
+        let map = self.bpf.map("counters").expect("the object has it");
+        let map: PerCpuArray<_, u64> =
+            map.try_into().map_err(|error| failed("cannot read a counter", &error))?;
+        let counts = map
+            .get(&(counter as u32), 0)
+            .map_err(|error| failed("cannot read a counter", &error))?;
+        Ok(counts.iter().sum())
+    }
+
+    /// The ring of recorded events.
+    pub(super) fn take_events(&mut self) -> Result<aya::maps::RingBuf<MapData>> {
+        let map = self.bpf.take_map("events");
+        let map = map.ok_or_else(|| TraceError::Bpf("the object has no events".to_owned()))?;
+        map.try_into().map_err(|error| failed("cannot read events", &error))
+    }
+
+    fn array<V: Pod>(&mut self, name: &str) -> Result<Array<&mut MapData, V>> {
+        let map = self.bpf.map_mut(name);
+        let map = map.ok_or_else(|| TraceError::Bpf(format!("the object has no map {name}")))?;
+        map.try_into().map_err(|error| failed(name, &error))
+    }
+}
+
+/// The error with all its causes: the last one says what the kernel refused.
+fn failed(doing: &str, error: &dyn std::error::Error) -> TraceError {
+    let mut text = format!("{doing}: {error}");
+    let mut source = error.source();
+    while let Some(cause) = source {
+        // The log of the verifier is long and says nothing to users.
+        let line = cause.to_string();
+        text.push_str(&format!(": {}", line.lines().next().unwrap_or_default()));
+        source = cause.source();
+    }
+    TraceError::Bpf(text)
+}
+
+/// bpf(2), BPF_MAP_UPDATE_ELEM: for the kind of map that the library does not know.
+fn update<K, V>(map: &MapData, key: &K, value: &V) -> Result<()> {
+    #[repr(C)]
+    struct Attributes {
+        map: u32,
+        key: u64,
+        value: u64,
+        flags: u64,
+    }
+    const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
+    let attributes = Attributes {
+        map: map.fd().as_fd().as_raw_fd() as u32,
+        key: std::ptr::from_ref(key) as u64,
+        value: std::ptr::from_ref(value) as u64,
+        flags: 0,
+    };
+    // SAFETY: the kernel reads the key and the value, which are as long as the map says.
+    let done = unsafe {
+        let size = size_of::<Attributes>();
+        libc::syscall(libc::SYS_bpf, BPF_MAP_UPDATE_ELEM, &raw const attributes, size)
+    };
+    if done != 0 {
+        return Err(TraceError::last("cannot watch a task"));
+    }
+    Ok(())
+}
+
+/// `enum call_flags`.
+mod flag {
+    pub(super) const OPENS: u16 = 1;
+    pub(super) const GLOBAL: u16 = 2;
+    pub(super) const RANGE: u16 = 4;
+    pub(super) const AMOUNT: u16 = 8;
+    pub(super) const MOUNTS: u16 = 16;
+    pub(super) const SYMLINK: u16 = 32;
+    pub(super) const MMAP: u16 = 64;
+    pub(super) const HOW: u16 = 128;
+    pub(super) const OPEN_FLAGS: u16 = 256;
+}
+
+/// No register.
+const NO_REGISTER: u8 = 0xff;
+
+fn kernel_call(index: u16, call: &Call) -> KernelCall {
+    let flags = [
+        (flag::OPENS, call.opens),
+        (flag::GLOBAL, call.global),
+        (flag::RANGE, call.name == "close_range"),
+        (flag::AMOUNT, call.family.returns.is_amount()),
+        (flag::MOUNTS, matches!(call.name, "mount" | "umount2" | "move_mount" | "pivot_root")),
+        (flag::SYMLINK, call.base == "symlink"),
+        (flag::MMAP, call.name == "mmap"),
+        (flag::HOW, call.name == "openat2"),
+        (flag::OPEN_FLAGS, matches!(call.name, "open" | "openat")),
+    ];
+    let flags = flags.iter().filter(|(_, is)| *is).fold(0, |all, (flag, _)| all | flag);
+    let register = |name: &str| {
+        call.slots.iter().find_map(|slot| match slot.source {
+            Source::Register(register) if slot.name == name => Some(register),
+            _ => None,
+        })
+    };
+    let (toggle_reg, toggle_mask) = call.follow.toggle.unwrap_or((NO_REGISTER, 0));
+    let mut out = KernelCall {
+        index,
+        flags,
+        slots: call.slots.len() as u8,
+        follow: call.follow.by_default.into(),
+        toggle_reg,
+        parent_from: call.follow.parent_from,
+        toggle_mask,
+        known: 1,
+        flags_reg: register("flags").unwrap_or(NO_REGISTER),
+        ..KernelCall::default()
+    };
+    for (index, slot) in call.slots.iter().enumerate() {
+        out.kind[index] = slot.kind as u8;
+        (out.reg[index], out.offset[index], out.bytes[index]) = match slot.source {
+            Source::Register(register) => (register, 0, 0),
+            Source::Field { register, offset, bytes } => (register, offset, bytes),
+        };
+    }
+    out
+}
+
+/// The layouts agree with the C structures: sizes and a few places of each.
+const _: () = {
+    assert!(size_of::<KernelCall>() == 56);
+    assert!(offset_of!(KernelCall, kind) == 12);
+    assert!(size_of::<Config>() == 120);
+    assert!(size_of::<TaskState>() == 160);
+    assert!(size_of::<Sample>() == 48);
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sources() -> Vec<u8> {
+        ["kernel.h", "encode.h", "walk.h", "cover.bpf.c"]
+            .map(|name| {
+                let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf").join(name);
+                std::fs::read(&path).expect("the sources are beside the object")
+            })
+            .concat()
+    }
+
+    /// `cargo xtask bpf` writes the digest of the sources into the object.
+    #[test]
+    fn object_and_source_belong_together() {
+        let digest = twox_hash::XxHash3_128::oneshot(&sources());
+        let digest = format!("fathom-bpf-source:{digest:032x}");
+        let found = OBJECT.0.windows(digest.len()).any(|part| part == digest.as_bytes());
+        assert!(found, "the object is not made from these sources: run `cargo xtask bpf`");
+    }
+}

@@ -1,0 +1,284 @@
+//! Text of babeltrace from LTTng's system-call events:
+//!
+//! ```text
+//! [12:00:00.123] (+0.000) host syscall_entry_openat: { cpu_id = 0 }, { vtid = 7, vpid = 7 }, { dfd = -100, filename = "/mnt/a", flags = 0x42, mode = 420 }
+//! [12:00:00.124] (+0.001) host syscall_exit_openat: { cpu_id = 0 }, { vtid = 7, vpid = 7 }, { ret = 3 }
+//! ```
+//!
+//! Entry and exit meet by thread (by processor where the log has no thread, which is told). Descriptors
+//! and directories are followed per process, as far as a log can: an inherited one is not known.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use super::paths::{Known, Mounts};
+use super::values::{Word, number, sample};
+use super::{Found, Reader};
+use crate::layout::{SlotKind, Source, calls, index_of};
+use crate::sample::{AT_FDCWD, Sample, Samples, Touch};
+
+/// Names of LTTng for arguments that the manual pages call otherwise.
+const ALIASES: &[(&str, &[&str])] = &[
+    ("path", &["filename", "pathname", "path"]),
+    ("dirfd", &["dfd", "dirfd"]),
+    ("oldpath", &["oldname", "oldpath"]),
+    ("newpath", &["newname", "newpath"]),
+    ("olddirfd", &["olddfd"]),
+    ("newdirfd", &["newdfd"]),
+    ("linkpath", &["newname"]),
+    ("target", &["oldname", "name"]),
+    ("oldfd", &["oldfd", "fildes"]),
+    ("offset", &["offset", "pos"]),
+    ("iovcnt", &["vlen"]),
+    ("iov", &["vec"]),
+    ("mode", &["mode"]),
+    ("count", &["count"]),
+    ("owner", &["user"]),
+    ("statbuf", &["statbuf", "buffer"]),
+];
+
+#[derive(Debug)]
+struct Begun {
+    sample: Sample,
+    fd: Option<i32>,
+}
+
+/// The reader.
+pub(super) struct Lttng {
+    mounts: Mounts,
+    known: Known,
+    begun: HashMap<u64, Begun>,
+    samples: Samples,
+    without_thread: u64,
+}
+
+impl Lttng {
+    pub(super) fn new(mounts: &[PathBuf]) -> Lttng {
+        Lttng {
+            mounts: Mounts::new(mounts),
+            known: Known::default(),
+            begun: HashMap::new(),
+            samples: Samples::default(),
+            without_thread: 0,
+        }
+    }
+
+    fn entry(&mut self, name: &str, thread: u64, process: u64, fields: &[u8]) {
+        let Some(call) = index_of(alias_of_call(name)) else { return };
+        let mut touch = Touch::Nothing;
+        let mut first_fd = None;
+        let mut dirfd = AT_FDCWD;
+        let words: Vec<(&[u8], &[u8])> = pairs(fields).collect();
+        let found = sample(call, Touch::Inside, 0, |_, source, name| match source {
+            Source::Register(_) => word(&words, name),
+            Source::Field { .. } => Word::Unknown,
+        });
+        for slot in &calls()[usize::from(call)].slots {
+            let word = match slot.source {
+                Source::Register(_) => word(&words, slot.name),
+                Source::Field { .. } => continue,
+            };
+            match (slot.kind, word) {
+                (SlotKind::Fd, Word::Number(fd)) => {
+                    first_fd = first_fd.or(Some(fd as i32));
+                    touch = either(touch, self.known.fd(process, fd as i32));
+                }
+                (SlotKind::DirFd, Word::Number(fd)) => dirfd = fd as i32,
+                (SlotKind::Path, Word::Text { bytes, .. }) => {
+                    let place = match (bytes.first(), dirfd) {
+                        (Some(b'/'), _) => self.mounts.touch(bytes),
+                        (_, AT_FDCWD) => self.known.cwd(process),
+                        (_, fd) => self.known.fd(process, fd),
+                    };
+                    touch = either(touch, place);
+                    dirfd = AT_FDCWD;
+                }
+                _ => {}
+            }
+        }
+        if self.mounts.everything() || calls()[usize::from(call)].global {
+            touch = Touch::Inside;
+        }
+        let sample = Sample { touch: touch as u8, ..found };
+        self.begun.insert(thread, Begun { sample, fd: first_fd });
+    }
+
+    fn exit(&mut self, name: &str, thread: u64, process: u64, fields: &[u8]) {
+        let Some(begun) = self.begun.remove(&thread) else { return };
+        let call = begun.sample.call();
+        if call.name != alias_of_call(name) {
+            return;
+        }
+        let result = pairs(fields).find(|(key, _)| *key == b"ret").and_then(|(_, v)| number(v));
+        let result = result.unwrap_or(0) as i64;
+        let touch = begun.sample.touch();
+        if result >= 0 {
+            match (call.base, begun.fd) {
+                ("open" | "dup", _) => self.known.set_fd(process, result as i32, touch),
+                ("close", Some(fd)) => self.known.close(process, fd),
+                ("chdir", _) => self.known.set_cwd(process, touch),
+                _ => {}
+            }
+        }
+        if matches!(touch, Touch::Inside) {
+            let sample = Sample::new(begun.sample.call, touch, begun.sample.slots, result);
+            self.samples.add(sample, 1);
+        }
+    }
+}
+
+impl Reader for Lttng {
+    fn line(&mut self, line: &[u8]) -> bool {
+        let Some(at) = find(line, b"syscall_e") else {
+            // Other events of the same trace.
+            return line.starts_with(b"[") || line.is_empty();
+        };
+        let rest = &line[at + b"syscall_e".len()..];
+        let (is_entry, rest) = match rest {
+            [b'n', b't', b'r', b'y', b'_', rest @ ..] => (true, rest),
+            [b'x', b'i', b't', b'_', rest @ ..] => (false, rest),
+            _ => return false,
+        };
+        let Some(colon) = rest.iter().position(|byte| *byte == b':') else { return false };
+        let Ok(name) = std::str::from_utf8(&rest[..colon]) else { return false };
+        let body = &rest[colon..];
+        let Some(open) = body.iter().rposition(|byte| *byte == b'{').map(|last| {
+            // A text can contain a brace: the fields start after the last "}, {".
+            rfind(body, b"}, {").map_or(last, |at| at + 3)
+        }) else {
+            return false;
+        };
+        let (context, fields) = body.split_at(open);
+        let value = |key: &[u8]| {
+            find(context, key).and_then(|at| number(context[at + key.len()..].trim_ascii_start()))
+        };
+        let thread = value(b"vtid =").or_else(|| value(b" tid ="));
+        let process = value(b"vpid =").or_else(|| value(b" pid =")).or(thread);
+        let processor = value(b"cpu_id =").unwrap_or(0);
+        self.without_thread += u64::from(thread.is_none());
+        let thread = thread.unwrap_or(processor);
+        let process = process.unwrap_or(0);
+        if is_entry {
+            self.entry(name, thread, process, &fields[1..]);
+        } else {
+            self.exit(name, thread, process, &fields[1..]);
+        }
+        true
+    }
+
+    fn finish(self: Box<Self>) -> Found {
+        let mut limits = vec!["inherited descriptors are not known from a log".to_owned()];
+        if self.without_thread > 0 {
+            limits.push(format!(
+                "{} events have no thread: entry and exit were paired by processor",
+                self.without_thread
+            ));
+        }
+        Found { samples: self.samples, has_outputs: true, limits }
+    }
+}
+
+/// LTTng names a few calls by their kernel functions.
+fn alias_of_call(name: &str) -> &str {
+    match name {
+        "newstat" => "stat",
+        "newlstat" => "lstat",
+        "newfstat" => "fstat",
+        other => other,
+    }
+}
+
+fn either(a: Touch, b: Touch) -> Touch {
+    if a == Touch::Inside || b == Touch::Inside { Touch::Inside } else { b }
+}
+
+fn word<'a>(words: &[(&'a [u8], &'a [u8])], name: &str) -> Word<'a> {
+    let names: &[&str] = match ALIASES.iter().find(|(ours, _)| *ours == name) {
+        Some((_, theirs)) => theirs,
+        None => &[],
+    };
+    let is = |key: &[u8]| key == name.as_bytes() || names.iter().any(|n| n.as_bytes() == key);
+    match words.iter().find(|(key, _)| is(key)) {
+        Some((_, [b'"', text @ ..])) => {
+            let text = text.strip_suffix(b"\"").unwrap_or(text);
+            Word::Text { bytes: text, length: text.len() }
+        }
+        Some((_, value)) => number(value).map_or(Word::Unknown, Word::Number),
+        None => Word::Unknown,
+    }
+}
+
+/// `a = 1, b = "x, y" }` as pairs.
+fn pairs(fields: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut rest = fields.strip_suffix(b"}").unwrap_or(fields);
+    std::iter::from_fn(move || {
+        rest = rest.trim_ascii_start();
+        let equals = rest.iter().position(|byte| *byte == b'=')?;
+        let key = rest[..equals].trim_ascii_end();
+        let value = rest[equals + 1..].trim_ascii_start();
+        let end = if value.first() == Some(&b'"') {
+            value[1..].iter().position(|byte| *byte == b'"').map_or(value.len(), |at| at + 2)
+        } else {
+            value.iter().position(|byte| *byte == b',').unwrap_or(value.len())
+        };
+        let (value, tail) = value.split_at(end);
+        rest = tail.trim_ascii_start().strip_prefix(b",").unwrap_or(tail);
+        Some((key, value.trim_ascii_end()))
+    })
+}
+
+fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+    let first = *part.first()?;
+    let mut from = 0;
+    while let Some(at) = text[from..].iter().position(|byte| *byte == first) {
+        if text[from + at..].starts_with(part) {
+            return Some(from + at);
+        }
+        from += at + 1;
+    }
+    None
+}
+
+fn rfind(text: &[u8], part: &[u8]) -> Option<usize> {
+    text.windows(part.len()).rposition(|window| window == part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "\
+[1] (+0) h syscall_entry_openat: { cpu_id = 0 }, { vtid = 7, vpid = 7 }, { dfd = -100, filename = \"/m/a, b\", flags = 0x42, mode = 420 }
+[1] (+0) h syscall_entry_openat: { cpu_id = 1 }, { vtid = 8, vpid = 8 }, { dfd = -100, filename = \"/etc/x\", flags = 0, mode = 0 }
+[1] (+0) h syscall_exit_openat: { cpu_id = 0 }, { vtid = 8, vpid = 8 }, { ret = 3 }
+[1] (+0) h syscall_exit_openat: { cpu_id = 1 }, { vtid = 7, vpid = 7 }, { ret = 3 }
+[1] (+0) h syscall_entry_write: { cpu_id = 0 }, { vtid = 7, vpid = 7 }, { fd = 3, buf = 0x7f00, count = 4096 }
+[1] (+0) h syscall_exit_write: { cpu_id = 0 }, { vtid = 7, vpid = 7 }, { ret = 4096 }
+[1] (+0) h syscall_entry_write: { cpu_id = 0 }, { vtid = 8, vpid = 8 }, { fd = 3, buf = 0x7f00, count = 1 }
+[1] (+0) h syscall_exit_write: { cpu_id = 0 }, { vtid = 8, vpid = 8 }, { ret = 1 }
+[1] (+0) h sched_switch: { cpu_id = 0 }, { prev = 1 }
+";
+
+    #[test]
+    fn threads_keep_their_own_descriptors() {
+        let mut reader = Lttng::new(&["/m".into()]);
+        for line in LOG.lines() {
+            assert!(reader.line(line.as_bytes()), "{line}");
+        }
+        let found = Box::new(reader).finish();
+        let mut calls: Vec<_> = found
+            .samples
+            .iter()
+            .map(|(sample, count)| (sample.call().name, sample.result(), count))
+            .collect();
+        calls.sort_by_key(|call| call.0);
+        assert_eq!(calls, [("openat", Ok(0), 1), ("write", Ok(4096), 1)]);
+    }
+
+    #[test]
+    fn garbage_is_not_understood() {
+        let mut reader = Lttng::new(&[]);
+        assert!(!reader.line(b"hello"));
+        assert!(!reader.line(b"syscall_entry_openat without fields"));
+    }
+}

@@ -1,0 +1,85 @@
+//! Which calls of a log are on the watched mounts: by the names in it, as far as names can tell.
+
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use crate::sample::Touch;
+
+/// Mounts by name; everything counts if there are none.
+#[derive(Debug, Default)]
+pub(super) struct Mounts {
+    prefixes: Vec<Vec<u8>>,
+}
+
+impl Mounts {
+    pub(super) fn new(mounts: &[PathBuf]) -> Mounts {
+        let text = |path: &PathBuf| {
+            let bytes = path.as_os_str().as_bytes();
+            bytes.strip_suffix(b"/").unwrap_or(bytes).to_vec()
+        };
+        Mounts { prefixes: mounts.iter().map(text).collect() }
+    }
+
+    /// Whether every call counts.
+    pub(super) fn everything(&self) -> bool {
+        self.prefixes.is_empty()
+    }
+
+    /// An absolute path: below a mount, not only beginning like it. `..` is taken by its letters.
+    pub(super) fn touch(&self, path: &[u8]) -> Touch {
+        let below = |prefix: &Vec<u8>| {
+            path.strip_prefix(prefix.as_slice())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+        };
+        if self.everything() || self.prefixes.iter().any(below) {
+            Touch::Inside
+        } else {
+            Touch::Outside
+        }
+    }
+}
+
+/// What is known about the descriptors and the directory of each process of a log that does not
+/// name them.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    fds: HashMap<(u64, i32), Touch>,
+    cwd: HashMap<u64, Touch>,
+}
+
+impl Known {
+    pub(super) fn fd(&self, process: u64, fd: i32) -> Touch {
+        self.fds.get(&(process, fd)).copied().unwrap_or(Touch::Outside)
+    }
+
+    pub(super) fn set_fd(&mut self, process: u64, fd: i32, touch: Touch) {
+        self.fds.insert((process, fd), touch);
+    }
+
+    pub(super) fn close(&mut self, process: u64, fd: i32) {
+        self.fds.remove(&(process, fd));
+    }
+
+    pub(super) fn cwd(&self, process: u64) -> Touch {
+        self.cwd.get(&process).copied().unwrap_or(Touch::Outside)
+    }
+
+    pub(super) fn set_cwd(&mut self, process: u64, touch: Touch) {
+        self.cwd.insert(process, touch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sibling_with_the_same_beginning_is_outside() {
+        let mounts = Mounts::new(&["/mnt/test/".into()]);
+        assert_eq!(mounts.touch(b"/mnt/test"), Touch::Inside);
+        assert_eq!(mounts.touch(b"/mnt/test/a"), Touch::Inside);
+        assert_eq!(mounts.touch(b"/mnt/test2"), Touch::Outside);
+        assert_eq!(Mounts::default().touch(b"/x"), Touch::Inside);
+    }
+}
