@@ -141,19 +141,31 @@ impl Shrinker<'_> {
     }
 }
 
-/// Leaves out what cannot succeed any more; `None` if that is the last operation.
+/// Leaves out what cannot succeed any more; `None` if that is the last operation. What a power cut
+/// interrupts has happened or not: both are followed.
 fn closed(events: Vec<Event>) -> Option<Script> {
-    let mut model = Model::new(Config::default()).expect("the default works");
+    let mut now = vec![Model::new(Config::default()).expect("the default works")];
+    let mut before = Vec::new();
     let mut kept = Vec::new();
     let mut last_kept = false;
     for event in events {
-        last_kept = match &event {
-            Event::Op(op) => model.execute(op).result.is_ok(),
-            Event::PowerCut(_) => {
-                model.execute(&Op::Remount);
-                true
+        match &event {
+            Event::Op(op) => {
+                let mut after = now.clone();
+                after.retain_mut(|model| model.execute(op).result.is_ok());
+                last_kept = !after.is_empty();
+                if last_kept {
+                    before = std::mem::replace(&mut now, after);
+                }
             }
-        };
+            Event::PowerCut(_) => {
+                last_kept = true;
+                now.append(&mut before);
+                for model in &mut now {
+                    model.execute(&Op::Remount);
+                }
+            }
+        }
         if last_kept {
             kept.push(event);
         }
