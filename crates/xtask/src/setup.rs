@@ -1,10 +1,14 @@
 //! What the tests need from Debian, and how it gets there.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
 use crate::shell;
+
+/// The one thing that is no program: a library, with the headers that belong to it.
+const LIBCLANG: &str = "libclang";
 
 /// (a program that the package brings, the package, what is skipped without it)
 const PACKAGES: &[(&str, &str, &str)] = &[
@@ -17,11 +21,28 @@ const PACKAGES: &[(&str, &str, &str)] = &[
     ("git", "git", "git is not run on the FUSE mount"),
     ("sqlite3", "sqlite3", "sqlite3 is not run on the FUSE mount"),
     ("fio", "fio", "fio is not run on the FUSE mount"),
+    (LIBCLANG, "libclang-dev", "littlefs in C is not built and not tested"),
 ];
 
 /// Packages whose program is missing.
 fn missing() -> Vec<&'static (&'static str, &'static str, &'static str)> {
-    PACKAGES.iter().filter(|(program, ..)| !shell::has_program(program)).collect()
+    PACKAGES.iter().filter(|(program, ..)| !is_here(program)).collect()
+}
+
+fn is_here(program: &str) -> bool {
+    if program == LIBCLANG { has_libclang() } else { shell::has_program(program) }
+}
+
+/// Whether bindgen will find libclang, where clang-sys looks for it. Debian has `libclang.so` (without a
+/// number) only together with the headers that bindgen needs as well.
+pub(crate) fn has_libclang() -> bool {
+    let llvm = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    let llvm = llvm.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"llvm-"));
+    let told = std::env::var_os("LIBCLANG_PATH").map(PathBuf::from);
+    llvm.map(|entry| entry.path().join("lib"))
+        .chain(["/usr/lib", "/usr/lib64", "/usr/local/lib"].map(PathBuf::from))
+        .chain(told)
+        .any(|dir| dir.join("libclang.so").exists())
 }
 
 /// Installs what is missing if we are root and the system is Debian; says what remains.

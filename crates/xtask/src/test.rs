@@ -13,9 +13,13 @@ pub(crate) fn run() -> Result<()> {
     setup::run()?;
     tidy::run(false)?;
     let mut skipped = BTreeSet::new();
-    lint(&mut skipped)?;
+    let libraries = library_features(&mut skipped);
+    lint(&libraries, &mut skipped)?;
     deny(&mut skipped)?;
-    tests(&mut skipped)?;
+    tests(&["--workspace"], &mut skipped)?;
+    // The workspace is built without them, as a user builds it.
+    let all = ["-p", "fathom-subjects", "--lib", "--test", "library*", "--features", &libraries];
+    tests(&all, &mut skipped)?;
     for line in &skipped {
         println!("{line}");
     }
@@ -23,8 +27,19 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
+/// The features of library file systems that are not built by default, as far as they can be built here.
+fn library_features(skipped: &mut BTreeSet<String>) -> String {
+    let mut features = "fatfs,redoxfs,rsext4".to_owned();
+    if setup::has_libclang() {
+        features.push_str(",littlefs-c");
+    } else {
+        skipped.insert("SKIP littlefs-c: libclang is not installed (libclang-dev)".to_owned());
+    }
+    features
+}
+
 /// Formatting and clippy, where the toolchain has them.
-fn lint(skipped: &mut BTreeSet<String>) -> Result<()> {
+fn lint(libraries: &str, skipped: &mut BTreeSet<String>) -> Result<()> {
     if shell::output(shell::cargo().args(["fmt", "--version"])).is_ok() {
         shell::run(shell::cargo().args(["fmt", "--all", "--check"]))?;
     } else {
@@ -33,6 +48,8 @@ fn lint(skipped: &mut BTreeSet<String>) -> Result<()> {
     if shell::output(shell::cargo().args(["clippy", "--version"])).is_ok() {
         let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
         shell::run(shell::cargo().args(lints))?;
+        let lints = ["clippy", "-p", "fathom-subjects", "--all-targets", "--features", libraries];
+        shell::run(shell::cargo().args(lints).args(["--", "-D", "warnings"]))?;
     } else {
         skipped.insert("SKIP clippy: this toolchain has no clippy".to_owned());
     }
@@ -48,11 +65,11 @@ fn deny(skipped: &mut BTreeSet<String>) -> Result<()> {
     shell::run(shell::cargo().args(["deny", "--offline", "check", "licenses", "bans", "sources"]))
 }
 
-/// All tests. The runner's lines are passed on; what passing tests printed is kept back, except
+/// Runs tests. The runner's lines are passed on; what passing tests printed is kept back, except
 /// their `SKIP name: reason` lines, which are collected.
-fn tests(skipped: &mut BTreeSet<String>) -> Result<()> {
+fn tests(which: &[&str], skipped: &mut BTreeSet<String>) -> Result<()> {
     let mut command = shell::cargo();
-    command.args(["test", "--workspace", "--no-fail-fast", "--", "--show-output"]);
+    command.arg("test").args(which).args(["--no-fail-fast", "--", "--show-output"]);
     let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo test")?;
     let stdout = child.stdout.take().expect("it was piped");
     let mut in_failures = false;
