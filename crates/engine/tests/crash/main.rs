@@ -1,0 +1,96 @@
+//! The crash checker on a toy file system: clean while the toy is correct, and every mutant found.
+
+mod bug;
+mod clean;
+mod interruption;
+mod mutants;
+mod records;
+mod toy;
+mod twice;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Once;
+use std::time::Duration;
+
+use fathom_engine::crash::run::{CrashObserver, Sample};
+use fathom_engine::crash::{
+    Cause, Class, CrashConfig, CrashFinding, CrashPlan, CrashReport, crash, quiet_panics,
+};
+use fathom_engine::search::Strategy;
+
+use toy::Toy;
+
+const THREADS: [usize; 3] = [1, 2, 4];
+
+/// Lets everything happen.
+struct Unobserved;
+
+impl CrashObserver for Unobserved {
+    fn progress(&mut self, _: &Sample) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    fn investigating(&mut self, _: &Cause) {}
+}
+
+fn plan(config: &CrashConfig) -> CrashPlan {
+    CrashPlan {
+        config: config.clone(),
+        strategy: Strategy::Bfs,
+        threads: 1,
+        time_max: None,
+        states_max: None,
+        memory_max_bytes: None,
+        stop_at_first: false,
+        checkpoint: None,
+        checkpoint_every: Duration::from_millis(1),
+        shrink_budget: Duration::from_secs(10),
+        labels: BTreeMap::new(),
+    }
+}
+
+fn run(toy: &Toy, plan: &CrashPlan) -> CrashReport {
+    static QUIET: Once = Once::new();
+    QUIET.call_once(quiet_panics);
+    crash(toy, plan, &mut Unobserved).expect("a sound plan")
+}
+
+fn check(toy: &Toy, config: &CrashConfig) -> CrashReport {
+    run(toy, &plan(config))
+}
+
+/// What a report says, as far as it must be the same in every run.
+#[derive(Debug, PartialEq)]
+struct Result {
+    states: u64,
+    transitions: u64,
+    crash_images: u64,
+    /// The ids with the number of images, and the whole story.
+    findings: Vec<(String, u64, String)>,
+}
+
+impl From<&CrashReport> for Result {
+    fn from(report: &CrashReport) -> Result {
+        let told = |finding: &CrashFinding| {
+            (finding.record.id.clone(), finding.record.count, finding.to_string())
+        };
+        Result {
+            states: report.search.states,
+            transitions: report.search.transitions,
+            crash_images: report.crash_images,
+            findings: report.findings.iter().map(told).collect(),
+        }
+    }
+}
+
+/// The finding of a class in an operation.
+fn find(report: &CrashReport, class: Class, op: &str) -> CrashFinding {
+    let found = report
+        .findings
+        .iter()
+        .find(|finding| finding.record.cause.class == class && finding.record.cause.op == op);
+    let causes: Vec<String> =
+        report.findings.iter().map(|finding| finding.record.cause.to_string()).collect();
+    found.unwrap_or_else(|| panic!("no {class} in {op}: {causes:?}")).clone()
+}
