@@ -15,6 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fathom-block", &["fathom-core"]),
     ("fathom-subjects", &["fathom-core", "fathom-model", "fathom-block"]),
     ("fathom-engine", &["fathom-core", "fathom-model", "fathom-block"]),
+    ("fathom-designs", &["fathom-core", "fathom-block", "fathom-engine"]),
     ("fathom-trace", &["fathom-core"]),
     ("fathom-report", &["fathom-core"]),
     (
@@ -25,6 +26,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "fathom-block",
             "fathom-subjects",
             "fathom-engine",
+            "fathom-designs",
             "fathom-trace",
             "fathom-report",
         ],

@@ -1,0 +1,56 @@
+//! Classics: their state counts are known.
+
+use fathom_designs::classic::{Philosophers, TwoPhase};
+use fathom_engine::search::{Discovery, Plan, Report, Stop, Strategy, System, Unobserved, search};
+
+fn explore<S: System>(system: &S) -> Report {
+    let plan = Plan { deadlock: true, stop_at_first: false, ..Plan::default() };
+    let report = search(system, &Strategy::Bfs, &plan, &mut Unobserved).expect("a sound plan");
+    assert_eq!(report.stop, Stop::Exhausted);
+    report
+}
+
+#[test]
+fn philosophers_are_counted_by_the_formula_and_starve_in_one_state() {
+    for (seats, states) in [(2, 6), (3, 14), (5, 82), (10, 6726), (12, 39202)] {
+        let table = Philosophers::new(seats, false).expect("enough seats");
+        let report = explore(&table);
+        assert_eq!((report.states, table.states()), (states, states), "{seats} seats");
+        let deadlock = report.discovery(Discovery::DEADLOCK).expect("the well-known one");
+        assert_eq!((deadlock.count, deadlock.path.steps()), (1, seats as usize));
+    }
+}
+
+#[test]
+fn one_polite_philosopher_removes_the_deadlock() {
+    for seats in [2, 5, 10] {
+        let report = explore(&Philosophers::new(seats, true).expect("enough seats"));
+        assert!(report.discoveries.is_empty(), "{seats} seats: {:?}", report.discoveries);
+    }
+}
+
+#[test]
+fn two_phase_commit_has_the_published_number_of_states() {
+    for (managers, states) in [(3, 288), (5, 8832)] {
+        let report = explore(&TwoPhase::new(managers, false).expect("some managers"));
+        assert_eq!(report.states, states);
+        assert_eq!((report.violations().count(), report.never.len()), (0, 0));
+    }
+}
+
+#[test]
+fn a_transaction_manager_that_fails_leaves_the_others_waiting() {
+    let report = explore(&TwoPhase::new(3, true).expect("some managers"));
+    let deadlock = report.discovery(Discovery::DEADLOCK).expect("the well-known flaw");
+    // One prepares, two abort by themselves, and the transaction manager fails.
+    assert_eq!(deadlock.path.steps(), 4);
+    assert_eq!(report.violations().count(), 1);
+}
+
+#[test]
+fn tables_without_seats_are_refused() {
+    let error = Philosophers::new(1, false).unwrap_err().to_string();
+    assert_eq!(error, "1 philosophers: there are 2 to 32 seats");
+    let error = TwoPhase::new(0, false).unwrap_err().to_string();
+    assert_eq!(error, "0 resource managers: there are 1 to 20");
+}
