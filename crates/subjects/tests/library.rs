@@ -24,9 +24,22 @@ fn rename(from: &str, to: &str) -> Op {
     Op::Rename { from: from.into(), to: to.into(), flags: RenameFlags::empty() }
 }
 
+/// Those that are built in and can be formatted here.
 fn built_in() -> Vec<Box<dyn BlockBacked>> {
     let built_in = library::all().into_iter().filter(|known| known.is_built_in());
-    built_in.map(|known| known.open(None).unwrap()).collect()
+    let subjects = built_in.map(|known| known.open(None).unwrap());
+    subjects.filter(|subject| can_be_formatted(&**subject)).collect()
+}
+
+/// Only a program that is not installed is an excuse.
+fn can_be_formatted(subject: &dyn BlockBacked) -> bool {
+    match subject.format() {
+        Err(fault) if fault.message.contains("is not installed") => {
+            println!("SKIP {}: {}", subject.name(), fault.message);
+            false
+        }
+        _ => true,
+    }
 }
 
 fn mount(subject: &dyn BlockBacked) -> Box<dyn Mounted> {

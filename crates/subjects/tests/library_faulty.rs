@@ -80,7 +80,13 @@ fn littlefs(mutant: &Mutant) -> Box<dyn BlockBacked> {
 #[test]
 fn the_wrapper_alone_changes_nothing() {
     for known in known() {
-        let bare = run(&*known.open(None).unwrap());
+        let subject = known.open(None).unwrap();
+        if let Err(fault) = subject.format() {
+            assert!(fault.message.contains("is not installed"), "{fault}");
+            println!("SKIP {}: {}", known.name, fault.message);
+            continue;
+        }
+        let bare = run(&*subject);
         let wrapped = run(&*faulty::wrap(known.open(None).unwrap(), &CORRECT));
         assert_eq!(wrapped, bare, "{}", known.name);
     }

@@ -26,8 +26,7 @@ mod driver;
 /// # Errors
 /// If littlefs cannot live there.
 pub fn open(geometry: Option<Geometry>) -> Result<Box<dyn BlockBacked>, HarnessFault> {
-    // LFS_VERSION of lfs.h is 0xMMMMmmmm.
-    let (major, minor) = (littlefs2_sys::LFS_VERSION >> 16, littlefs2_sys::LFS_VERSION & 0xffff);
-    let version = format!("littlefs2-sys (littlefs {major}.{minor})");
-    driver::Littlefs::boxed("littlefs-c", &version, geometry)
+    // lfs.h tells 2.9 only; CHANGELOG.md of littlefs2-sys: 'Update littlefs to v2.9.3'.
+    const { assert!(littlefs2_sys::LFS_VERSION == 0x0002_0009, "the version below is out of date") };
+    driver::Littlefs::boxed("littlefs-c", "littlefs2-sys 0.4.0 (littlefs 2.9.3)", geometry)
 }

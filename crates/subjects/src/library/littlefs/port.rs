@@ -25,6 +25,8 @@ mod driver;
 /// # Errors
 /// If littlefs cannot live there.
 pub fn open(geometry: Option<Geometry>) -> Result<Box<dyn BlockBacked>, HarnessFault> {
-    // The crate's functions follow lfs.c of littlefs 2.11 line by line.
+    // The crate's functions follow lfs.c of littlefs 2.11 line by line, but not all of them: its
+    // lfs_dir_commitcrc leaves out the forward checksums (LFS_TYPE_FCRC), so a block is never known to
+    // be erased behind a commit, and every commit erases the other block and writes it whole.
     driver::Littlefs::boxed("littlefs", "littlefs-rust-core 0.1.0", geometry)
 }
