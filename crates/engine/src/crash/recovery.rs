@@ -51,11 +51,18 @@ pub struct Treatment {
     pub probe: bool,
     /// Ask an independent checker.
     pub second_opinion: bool,
+    /// Tear the writes of recovery too, rather than only stop between them.
+    pub torn: bool,
 }
 
-impl From<&CrashConfig> for Treatment {
-    fn from(config: &CrashConfig) -> Treatment {
-        Treatment { probe: config.probe, second_opinion: config.second_opinion }
+impl Treatment {
+    /// As the settings say, with the power failures of a run.
+    pub fn new(config: &CrashConfig, levels: &[Level]) -> Treatment {
+        Treatment {
+            probe: config.probe,
+            second_opinion: config.second_opinion,
+            torn: levels.contains(&Level::Torn),
+        }
     }
 }
 
@@ -206,7 +213,7 @@ fn use_again(
     if recovered.wrote {
         let atomic_bytes = subject.geometry().atomic_bytes;
         let window = Window::new(image, device.log(), atomic_bytes).between(0, recovered_at);
-        repeatable(subject, &window, digest)?;
+        repeatable(subject, &window, digest, treatment.torn)?;
     }
     // What was never written to is the image that was mounted twice already.
     let changed = device.position() > 0;
@@ -235,9 +242,11 @@ fn repeatable(
     subject: &dyn BlockBacked,
     window: &Window<'_>,
     digest: Digest,
+    torn: bool,
 ) -> Result<(), Trouble> {
     let mut wrong = None;
-    for level in [Level::Linear, Level::Torn] {
+    let levels: &[Level] = if torn { &[Level::Linear, Level::Torn] } else { &[Level::Linear] };
+    for level in levels {
         let _ = level.enumerator(&Bounds::default()).visit(window, &mut |_, image| {
             match mount(subject, image).map(|mut mounted| mounted.observe().digest()) {
                 Ok(again) if again == digest => return ControlFlow::Continue(()),

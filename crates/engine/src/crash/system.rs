@@ -281,7 +281,7 @@ impl<'a> CrashSystem<'a> {
 
     /// What became of an image; `None` after a failure of our own.
     fn recovered(&self, image: &Image) -> Option<Recovered> {
-        let treatment = Treatment::from(self.config);
+        let treatment = Treatment::new(self.config, &self.levels);
         let recover = || {
             let recovered = recover(self.subject, image, treatment)?;
             if recovered.wrote {
