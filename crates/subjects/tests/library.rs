@@ -138,6 +138,23 @@ fn offsets_and_sizes_are_those_of_the_reference() {
     }
 }
 
+/// Names are shown as they were given: longer than FAT's eight letters, in capitals and small letters.
+#[test]
+fn names_are_kept_as_written() {
+    let mut ops = vec![mkdir("Directory aB")];
+    ops.extend(put("Directory aB/A Long Name.Text", 5));
+    for subject in built_in() {
+        let mut mounted = mount(&*subject);
+        for op in &ops {
+            assert!(mounted.apply(op).result.is_ok(), "{}: {op}", subject.name());
+        }
+        let tree = mounted.observe();
+        let names: Vec<String> = tree.entries.keys().map(ToString::to_string).collect();
+        let expected = [".", "Directory aB", "Directory aB/A Long Name.Text"];
+        assert_eq!(names, expected, "{}", subject.name());
+    }
+}
+
 /// The same operations make the same log: nothing depends on a clock or on chance.
 #[test]
 fn runs_are_alike() {
