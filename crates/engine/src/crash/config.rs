@@ -13,7 +13,7 @@ pub enum Identity {
     Shape,
     /// The same tree.
     Tree,
-    /// The same bytes on the device.
+    /// The same tree, and the same bytes on the device.
     Image,
 }
 

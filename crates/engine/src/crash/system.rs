@@ -734,7 +734,11 @@ impl System for CrashSystem<'_> {
                 bytes.extend(shape::key(&code, &state.recent).0.to_le_bytes());
             }
             Identity::Tree => bytes.extend(state.model.digest().0.to_le_bytes()),
-            Identity::Image => bytes.extend(state.image.0.to_le_bytes()),
+            Identity::Image => {
+                // What is not written yet is part of the state, but not of the device.
+                bytes.extend(state.model.digest().0.to_le_bytes());
+                bytes.extend(state.image.0.to_le_bytes());
+            }
         }
         for (slot, path) in &state.open {
             bytes.push(*slot);

@@ -12,7 +12,7 @@ use fathom_engine::search::Stop;
 
 use super::bug::Bug;
 use super::toy::Toy;
-use super::{Result, THREADS, plan, run};
+use super::{Result, THREADS, base, plan, run};
 
 fn toy() -> Toy {
     Toy::new(Durable::Operation).with(Bug::ForgetsLast)
@@ -20,7 +20,7 @@ fn toy() -> Toy {
 
 fn config() -> CrashConfig {
     let levels = vec![Level::Linear];
-    CrashConfig { depth: 3, levels, second_opinion: false, ..CrashConfig::default() }
+    CrashConfig { depth: 3, levels, second_opinion: false, ..base() }
 }
 
 fn saving(path: &Path, resume: bool) -> CrashPlan {

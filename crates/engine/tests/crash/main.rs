@@ -13,7 +13,10 @@ use std::ops::ControlFlow;
 use std::sync::Once;
 use std::time::Duration;
 
+use fathom_block::Bounds;
+use fathom_engine::crash::config::Identity;
 use fathom_engine::crash::run::{CrashObserver, Sample};
+use fathom_engine::crash::workload::StepKind;
 use fathom_engine::crash::{
     Cause, Class, CrashConfig, CrashFinding, CrashPlan, CrashReport, crash, quiet_panics,
 };
@@ -32,6 +35,26 @@ impl CrashObserver for Unobserved {
     }
 
     fn investigating(&mut self, _: &Cause) {}
+}
+
+/// The settings that the numbers in these tests belong to, whatever the defaults of the program are.
+fn base() -> CrashConfig {
+    use StepKind::{Mkdir, Move, Put, Remount, Rename, Replace, Rewrite, Rmdir, Unlink};
+    CrashConfig {
+        depth: 4,
+        crashes: 1,
+        levels: Vec::new(),
+        bounds: Bounds::default(),
+        identity: Identity::Shape,
+        remember: 2,
+        steps: vec![Put, Mkdir, Rewrite, Rename, Replace, Move, Unlink, Rmdir, Remount],
+        names: ["a", "b", "c", "d"].map(str::to_owned).to_vec(),
+        sizes: vec![10, 300],
+        dirs_deep_max: 1,
+        open_max: 1,
+        probe: true,
+        second_opinion: true,
+    }
 }
 
 fn plan(config: &CrashConfig) -> CrashPlan {

@@ -10,7 +10,7 @@ use fathom_engine::crash::{Class, CrashConfig, CrashReport};
 
 use super::bug::Bug;
 use super::toy::Toy;
-use super::{check, find};
+use super::{base, check, find};
 
 fn config(levels: &[Level], depth: u32) -> CrashConfig {
     CrashConfig {
@@ -18,7 +18,7 @@ fn config(levels: &[Level], depth: u32) -> CrashConfig {
         depth,
         sizes: vec![600],
         second_opinion: false,
-        ..CrashConfig::default()
+        ..base()
     }
 }
 

@@ -15,11 +15,11 @@ use fathom_engine::crash::{
 
 use super::bug::Bug;
 use super::toy::Toy;
-use super::{check, find};
+use super::{base, check, find};
 
 fn config() -> CrashConfig {
     let levels = vec![Level::Linear, Level::Torn];
-    CrashConfig { depth: 3, levels, ..CrashConfig::default() }
+    CrashConfig { depth: 3, levels, ..base() }
 }
 
 fn bad() -> Toy {

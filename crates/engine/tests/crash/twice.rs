@@ -11,7 +11,7 @@ use fathom_engine::crash::{Class, CrashConfig, CrashSystem, Event, Script};
 
 use super::bug::Bug;
 use super::toy::Toy;
-use super::{check, find};
+use super::{base, check, find};
 
 fn config(crashes: u32) -> CrashConfig {
     CrashConfig {
@@ -20,7 +20,7 @@ fn config(crashes: u32) -> CrashConfig {
         steps: vec![StepKind::Mkdir, StepKind::Create, StepKind::Rename],
         levels: vec![Level::Linear],
         second_opinion: false,
-        ..CrashConfig::default()
+        ..base()
     }
 }
 
