@@ -230,3 +230,34 @@ fn hides_the_entry_after_a_moved_one(subject: &dyn BlockBacked) {
     let hidden = (before..after).filter(|&at| names(at) == ". dst dst/a src src/c").count();
     assert!(hidden > 0, "{}: src/b is always visible", subject.name());
 }
+
+/// rsext4 0.9.2: mkdir, sync, unmount. While the unmount writes the journal back, there are moments from
+/// which its own recovery makes what it then refuses to mount, and others that e2fsck rejects.
+#[cfg(feature = "rsext4")]
+#[test]
+fn rsext4_does_not_survive_an_interrupted_checkpoint() {
+    let Some(subject) = built_in().into_iter().find(|subject| subject.name() == "rsext4") else {
+        return; // built_in said why
+    };
+    let base = subject.format().unwrap();
+    let mut mounted = mount(&*subject);
+    assert_eq!(mounted.apply(&mkdir("d")), Outcome::ok(0));
+    assert_eq!(mounted.apply(&Op::Sync), Outcome::ok(0));
+    let synced = mounted.position();
+    let (outcome, device) = mounted.unmount();
+    assert_eq!(outcome, Outcome::ok(0));
+    assert_eq!(subject.second_opinion(device.image()).unwrap(), None);
+    let window = Window::new(&base, device.log(), subject.geometry().atomic_bytes);
+    let (mut refused, mut rejected) = (0, 0);
+    for position in synced..device.position() {
+        let device = Recorder::new(window.image_at(position), subject.geometry()).unwrap();
+        match subject.mount(device) {
+            Err(_) => refused += 1,
+            Ok(mounted) => {
+                let (_, device) = mounted.unmount();
+                rejected += usize::from(subject.second_opinion(device.image()).unwrap().is_some());
+            }
+        }
+    }
+    assert!(refused > 0 && rejected > 0, "refused {refused}, rejected {rejected}");
+}
