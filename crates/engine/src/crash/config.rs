@@ -134,7 +134,10 @@ mod tests {
     #[test]
     fn only_what_differs_is_given() {
         let config = CrashConfig::with("depth = 2\nsteps = [\"put\"]").unwrap();
-        assert_eq!(config, CrashConfig { depth: 2, steps: vec![StepKind::Put], ..CrashConfig::default() });
+        assert_eq!(
+            config,
+            CrashConfig { depth: 2, steps: vec![StepKind::Put], ..CrashConfig::default() }
+        );
         for (text, complaint) in [
             ("deep = 2", "unknown field `deep`"),
             ("steps = [\"jump\"]", "unknown variant `jump`"),
@@ -158,7 +161,12 @@ mod tests {
             "[bounds]\nsubsets_max = 0\ncuts_max = 1",
         ] {
             let error = CrashConfig::with(text).unwrap().validate().unwrap_err().to_string();
-            assert!(error.contains(text.split([' ', ']']).next().unwrap().trim_matches('[').trim_end_matches('s')), "{text}: {error}");
+            assert!(
+                error.contains(
+                    text.split([' ', ']']).next().unwrap().trim_matches('[').trim_end_matches('s')
+                ),
+                "{text}: {error}"
+            );
         }
     }
 }
