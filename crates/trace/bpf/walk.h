@@ -14,6 +14,7 @@
 #define LINK_BYTES 512
 #define LINKS_MAX 40
 #define PROC_SUPER_MAGIC 0x9fa0
+#define SYSFS_MAGIC 0x62656572
 #define AT_FDCWD (-100)
 
 #define RESOLVE_NO_SYMLINKS 0x04
@@ -311,8 +312,15 @@ static __always_inline int jump_from_self(struct work *w)
 
 	/* self, thread-self */
 	if (!((w->len == 4 && w->first == 0x666c6573ULL) ||
-	      (w->len == 11 && w->first == 0x732d646165726874ULL)))
-		return UNREADABLE_LINK;
+	      (w->len == 11 && w->first == 0x732d646165726874ULL))) {
+		char start = (char)w->first;
+
+		/* cwd, root, exe and descriptors of other processes lead anywhere; mounts and net stay. */
+		if ((w->len == 3 && (w->first == 0x647763ULL || w->first == 0x657865ULL)) ||
+		    (w->len == 4 && w->first == 0x746f6f72ULL) || (start >= '0' && start <= '9'))
+			return UNREADABLE_LINK;
+		return STAYS;
+	}
 	pos = w->pos;
 	if (pos >= PATH_BYTES - 32 || path_at(w, pos) != '/')
 		return STAYS;
@@ -350,16 +358,20 @@ __noinline int follow_link(struct work *w)
 	struct inode *inode;
 	struct link_key key = {};
 	const char *text;
+	u64 at, magic;
 	long length;
 	int jumped;
-	u64 at;
 
 	if (!w)
 		return UNREADABLE_LINK;
 	inode = (void *)w->found_inode;
 	text = BPF_CORE_READ(inode, i_link);
 	if (!text) {
-		if (BPF_CORE_READ(inode, i_sb, s_magic) == PROC_SUPER_MAGIC) {
+		magic = BPF_CORE_READ(inode, i_sb, s_magic);
+		/* Links of sysfs lead to sysfs. */
+		if (magic == SYSFS_MAGIC)
+			return STAYS;
+		if (magic == PROC_SUPER_MAGIC) {
 			jumped = jump_from_self(w);
 			if (jumped != UNREADABLE_LINK)
 				return jumped;

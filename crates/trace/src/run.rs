@@ -69,7 +69,7 @@ pub fn run(plan: &Plan) -> Result<Traced> {
             "only the tracer in the kernel can record every call. {why}"
         )));
     }
-    let mut traced = ptrace::run(argv, &plan.targets)?;
+    let mut traced = ptrace::run(argv, &plan.targets, plan.budget)?;
     if reason.is_some() {
         traced.limits.push(why);
     }

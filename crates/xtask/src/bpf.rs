@@ -9,9 +9,6 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell;
 
-/// In the order of the digest.
-const SOURCES: [&str; 4] = ["kernel.h", "encode.h", "walk.h", "cover.bpf.c"];
-
 /// The first that is installed is used; any of them makes an object that works.
 const COMPILERS: [&str; 3] = ["clang-16", "clang-19", "clang"];
 
@@ -20,9 +17,16 @@ pub(crate) fn run() -> Result<()> {
         bail!("no clang (Debian packages clang-16 and libbpf-dev)");
     };
     let dir = shell::root().join("crates/trace/bpf");
+    let entries =
+        std::fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))?;
+    let mut sources: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    sources.retain(|path| path.extension().is_some_and(|end| end == "h" || end == "c"));
+    sources.sort();
     let mut text = Vec::new();
-    for name in SOURCES {
-        text.extend(std::fs::read(dir.join(name)).with_context(|| format!("cannot read {name}"))?);
+    for path in &sources {
+        text.extend(
+            std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?,
+        );
     }
     let digest = twox_hash::XxHash3_128::oneshot(&text);
     let digest = format!("-DFATHOM_SOURCE_DIGEST=\"fathom-bpf-source:{digest:032x}\"");

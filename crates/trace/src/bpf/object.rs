@@ -93,7 +93,7 @@ unsafe impl Pod for Sample {}
 
 /// `struct task_state`: only its first word is set from here.
 #[repr(C, align(8))]
-struct TaskState([u32; 40]);
+struct TaskState([u32; 42]);
 
 /// `enum counter`.
 #[derive(Clone, Copy, Debug)]
@@ -220,7 +220,7 @@ impl Object {
         if pidfd < 0 {
             return Err(TraceError::last(format!("cannot watch thread {tid}")));
         }
-        let mut state = TaskState([0; 40]);
+        let mut state = TaskState([0; 42]);
         state.0[0] = 1;
         let done = match self.bpf.map("tasks") {
             Some(Map::Unsupported(map)) => update(map, &pidfd, &state),
@@ -385,7 +385,7 @@ const _: () = {
     assert!(size_of::<KernelCall>() == 56);
     assert!(offset_of!(KernelCall, kind) == 12);
     assert!(size_of::<Config>() == 120);
-    assert!(size_of::<TaskState>() == 160);
+    assert!(size_of::<TaskState>() == 168);
     assert!(size_of::<Sample>() == 48);
 };
 
@@ -393,13 +393,14 @@ const _: () = {
 mod tests {
     use super::*;
 
+    /// The sources in the order of their names, as `cargo xtask bpf` digests them.
     fn sources() -> Vec<u8> {
-        ["kernel.h", "encode.h", "walk.h", "cover.bpf.c"]
-            .map(|name| {
-                let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf").join(name);
-                std::fs::read(&path).expect("the sources are beside the object")
-            })
-            .concat()
+        let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf");
+        let entries = std::fs::read_dir(dir).expect("the sources are beside the object");
+        let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+        paths.retain(|path| path.extension().is_some_and(|end| end == "h" || end == "c"));
+        paths.sort();
+        paths.iter().flat_map(|path| std::fs::read(path).expect("it is readable")).collect()
     }
 
     /// `cargo xtask bpf` writes the digest of the sources into the object.

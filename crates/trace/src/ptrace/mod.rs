@@ -12,10 +12,14 @@ mod tracee;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
+use std::sync::mpsc::{RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crate::error::{Result, TraceError};
 use crate::layout::{Call, SLOTS_MAX, SlotKind, Source, calls, index_of_nr};
 use crate::sample::{AT_FDCWD, Raw, Sample, Samples, Touch, encode, is_restart};
+use crate::signals::Caught;
 use crate::spawn::spawn;
 use crate::target::Target;
 use crate::traced::{Ended, Traced};
@@ -34,7 +38,7 @@ const LIMITS: [&str; 3] = [
 ];
 
 /// Runs a command and counts its calls.
-pub fn run(argv: &[OsString], targets: &[Target]) -> Result<Traced> {
+pub fn run(argv: &[OsString], targets: &[Target], budget: Option<Duration>) -> Result<Traced> {
     let program = filter::program();
     let header =
         libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
@@ -42,7 +46,10 @@ pub fn run(argv: &[OsString], targets: &[Target]) -> Result<Traced> {
     seize(waiting.pid)?;
     let mut started = waiting.go()?;
     let mut tracer = Tracer::new(started.pid, targets);
-    tracer.until_all_ended()?;
+    let caught = Caught::new();
+    let timer = budget.map(|budget| Timer::new(started.pid, budget));
+    tracer.until_all_ended(&caught)?;
+    drop(timer);
     if let Some(failure) = started.failure() {
         return Err(failure);
     }
@@ -94,6 +101,39 @@ fn seize(pid: i32) -> Result<()> {
     Ok(())
 }
 
+/// Asks a process to end when the time is over, unless it is dropped before.
+struct Timer {
+    stop: Sender<()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Timer {
+    fn new(pid: i32, budget: Duration) -> Timer {
+        let (stop, stopped) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            if stopped.recv_timeout(budget) == Err(RecvTimeoutError::Timeout) {
+                ask_to_end(pid);
+            }
+        });
+        Timer { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        // It may have fired already; then nobody listens.
+        let _ = self.stop.send(());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn ask_to_end(pid: i32) {
+    // SAFETY: integers only.
+    unsafe { libc::kill(pid, libc::SIGTERM) };
+}
+
 /// A call that has begun.
 #[derive(Debug)]
 struct Begun {
@@ -124,7 +164,7 @@ impl Tracer {
         }
     }
 
-    fn until_all_ended(&mut self) -> Result<()> {
+    fn until_all_ended(&mut self, caught: &Caught) -> Result<()> {
         loop {
             let mut status = 0;
             // SAFETY: `status` is a local integer.
@@ -132,7 +172,13 @@ impl Tracer {
             if tid < 0 {
                 match io::Error::last_os_error().raw_os_error() {
                     Some(libc::ECHILD) => return Ok(()),
-                    Some(libc::EINTR) => continue,
+                    Some(libc::EINTR) => {
+                        // An interrupt from the terminal has reached it already.
+                        if caught.take() == Some(libc::SIGTERM) {
+                            ask_to_end(self.root);
+                        }
+                        continue;
+                    }
                     _ => return Err(TraceError::last("cannot wait for the command")),
                 }
             }

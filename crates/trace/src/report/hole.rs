@@ -42,8 +42,12 @@ const SAYINGS: &[(&str, &str, &str, &str)] = &[
     ("mmap", "flags", "maps with", "mmap(NULL, n, PROT_READ, {}, fd, 0)"),
 ];
 
-/// Whole calls weigh less than holes in calls that a tool makes: it may not be about them.
-const WEIGHT_OF_CALLS_NEVER_MADE: usize = 4;
+/// Whole calls and arguments that were never used weigh less than holes in what a tool does use: it may
+/// not be about them.
+const WEIGHT_OF_WHAT_IS_NEVER_USED: usize = 4;
+
+/// From here on amounts do not make a hole larger: files end before (ext4: 2⁴⁴ bytes).
+const POWER_OF_INTEREST_MAX: u32 = 44;
 
 /// The largest holes: neighbouring partitions count as one hole.
 pub fn holes(report: &Report) -> Vec<Hole> {
@@ -55,16 +59,26 @@ pub fn holes(report: &Report) -> Vec<Hole> {
         }
         if call.calls == 0 {
             let hole = never_called(base, call);
-            found.push((hole.partitions.len() / WEIGHT_OF_CALLS_NEVER_MADE, hole));
+            found.push((weight(&hole) / WEIGHT_OF_WHAT_IS_NEVER_USED, hole));
             continue;
         }
         for (arg, place) in &call.args {
-            found.extend(in_argument(base, arg, place).map(|hole| (hole.partitions.len(), hole)));
+            let less = if place.tally.hit == 0 { WEIGHT_OF_WHAT_IS_NEVER_USED } else { 1 };
+            let holes = in_argument(base, arg, place);
+            found.extend(holes.map(|hole| (weight(&hole) / less, hole)));
         }
-        found.extend(in_output(base, &call.output).map(|hole| (hole.partitions.len(), hole)));
+        found.extend(in_output(base, &call.output).map(|hole| (weight(&hole), hole)));
     }
     found.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.words.cmp(&b.1.words)));
     found.into_iter().take(TOLD_MAX).map(|(_, hole)| hole).collect()
+}
+
+fn weight(hole: &Hole) -> usize {
+    let of_interest = |id: &&String| {
+        let name = id.splitn(3, '.').nth(2).unwrap_or_default();
+        power(name).is_none_or(|power| power < POWER_OF_INTEREST_MAX)
+    };
+    hole.partitions.iter().filter(of_interest).count()
 }
 
 fn never_called(base: &str, call: &CallReport) -> Hole {

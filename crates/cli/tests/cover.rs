@@ -1,0 +1,234 @@
+//! `fathom cover` as people and machines use it.
+//!
+//! The tests watch a directory of `/dev/shm`, which is a file system of its own that every user can
+//! write to; what the shell does elsewhere must not count.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+struct Answer {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+fn fathom(args: &[&str]) -> Answer {
+    let output = Command::new(env!("CARGO_BIN_EXE_fathom"))
+        .args(args)
+        .env("NO_COLOR", "1")
+        .output()
+        .expect("the program starts");
+    Answer {
+        code: output.status.code().expect("it ends by itself"),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// A directory on a file system of its own, or why there is none.
+fn scratch() -> Option<tempfile::TempDir> {
+    match tempfile::tempdir_in("/dev/shm") {
+        Ok(dir) => Some(dir),
+        Err(error) => {
+            println!("SKIP cover: /dev/shm: {error}");
+            None
+        }
+    }
+}
+
+/// Runs a shell script and reads the report.
+fn covered(dir: &Path, options: &[&str], script: &str) -> (Answer, Value) {
+    let report = dir.join("report.json");
+    let (mount, file) = (dir.display().to_string(), report.display().to_string());
+    let mut args = vec!["cover", "--mount", &mount, "--json", &file];
+    args.extend(options);
+    let script = format!("cd {mount} || exit 99; {script}");
+    args.extend(["--", "/bin/sh", "-c", &script]);
+    let answer = fathom(&args);
+    let text = std::fs::read_to_string(&report).unwrap_or_default();
+    (answer, serde_json::from_str(&text).unwrap_or_default())
+}
+
+const SCRIPT: &str = "mkdir a b; mkdir a 2>/dev/null; echo hello > a/f; cat a/f; rm a/f; rmdir a b";
+
+fn count(report: &Value, call: &str, place: &str, name: &str) -> u64 {
+    let call = &report["bases"][call];
+    let place = if place == "output" { &call["output"] } else { &call["args"][place] };
+    let partitions = place["partitions"].as_array().cloned().unwrap_or_default();
+    let found = partitions.iter().find(|partition| partition["name"] == name);
+    found.and_then(|partition| partition["count"].as_u64()).unwrap_or(u64::MAX)
+}
+
+#[test]
+fn both_tracers_count_the_same() {
+    for tracer in ["ptrace", "bpf"] {
+        let Some(dir) = scratch() else { return };
+        let (answer, report) = covered(dir.path(), &["--tracer", tracer], SCRIPT);
+        if answer.err.contains("the tracer in the kernel cannot be used") {
+            println!("SKIP cover with bpf: {}", answer.err);
+            continue;
+        }
+        assert_eq!(answer.code, 0, "{tracer}: {}", answer.err);
+        assert_eq!(report["tracer"], tracer);
+        assert_eq!(report["bases"]["mkdir"]["calls"], 3, "{tracer}");
+        assert_eq!(count(&report, "mkdir", "output", "success"), 2, "{tracer}");
+        assert_eq!(count(&report, "mkdir", "output", "EEXIST"), 1, "{tracer}");
+        assert_eq!(count(&report, "rmdir", "output", "success"), 2, "{tracer}");
+        assert_eq!(count(&report, "write", "count", "[2^2,2^3)"), 1, "{tracer}");
+        assert_eq!(count(&report, "unlink", "output", "success"), 1, "{tracer}");
+        assert_eq!(report["lost"], 0);
+        assert!(answer.out.contains("mkdir"), "{}", answer.out);
+    }
+}
+
+#[test]
+fn totals_are_per_call_and_in_all() {
+    let Some(dir) = scratch() else { return };
+    let (_, report) = covered(dir.path(), &["--tracer", "ptrace"], SCRIPT);
+    let bases = report["bases"].as_object().expect("the calls");
+    assert_eq!(bases.len(), 81);
+    let sum = |key: &str| bases.values().filter_map(|base| base[key].as_u64()).sum::<u64>();
+    for key in ["partitions_hit", "partitions_total"] {
+        assert_eq!(report[key].as_u64(), Some(sum(key)), "{key}");
+    }
+    assert!(report["partitions_hit"].as_u64() > Some(20));
+    assert_eq!(report["holes"].as_array().map(Vec::len), Some(10));
+}
+
+#[test]
+fn a_failing_command_is_told_as_such_and_its_coverage_kept() {
+    let Some(dir) = scratch() else { return };
+    let script = "mkdir a; exit 3";
+    let (answer, report) = covered(dir.path(), &["--tracer", "ptrace"], script);
+    assert_eq!(answer.code, 1);
+    assert!(answer.err.contains("the command itself failed: exit code 3"), "{}", answer.err);
+    assert_eq!(report["bases"]["mkdir"]["calls"], 1);
+    assert_eq!(report["ended"]["exit"], 3);
+    let (answer, report) = covered(dir.path(), &["--tracer", "ptrace"], "mkdir b; kill -9 $$");
+    assert_eq!(answer.code, 1);
+    assert!(answer.err.contains("killed by signal 9"), "{}", answer.err);
+    assert_eq!(report["bases"]["mkdir"]["calls"], 1);
+}
+
+#[test]
+fn what_cannot_work_is_said_before_or_instead() {
+    for tracer in ["auto", "ptrace"] {
+        let answer = fathom(&["cover", "--tracer", tracer, "--", "/no/such/program"]);
+        assert_eq!(answer.code, 2);
+        assert!(
+            answer.err.contains("cannot execute /no/such/program: No such file"),
+            "{}",
+            answer.err
+        );
+    }
+    let answer = fathom(&["cover", "--mount", "/no/such/mount", "--", "true"]);
+    assert_eq!(answer.code, 2);
+    assert!(answer.err.contains("cannot watch /no/such/mount"), "{}", answer.err);
+    let answer = fathom(&["cover", "--require", "open.flags.O_NONSENSE", "--", "true"]);
+    assert_eq!(answer.code, 2);
+    assert!(answer.err.contains("no such partition"), "{}", answer.err);
+    let answer = fathom(&["cover", "--tracer", "ptrace", "--system"]);
+    assert_eq!(answer.code, 2);
+    assert!(answer.err.contains("only the tracer in the kernel"), "{}", answer.err);
+}
+
+#[test]
+fn demands_of_ci_end_with_1() {
+    let Some(dir) = scratch() else { return };
+    let run = |options: &[&str]| {
+        let options = [&["--tracer", "ptrace"], options].concat();
+        covered(dir.path(), &options, "echo x >> f").0
+    };
+    assert_eq!(run(&["--require", "open.flags.O_APPEND"]).code, 0);
+    let answer = run(&["--require", "open.flags.O_DIRECT"]);
+    assert_eq!(answer.code, 1);
+    assert!(answer.err.contains("open.flags.O_DIRECT was never exercised"), "{}", answer.err);
+    assert_eq!(run(&["--fail-under", "70%"]).code, 1);
+    assert_eq!(run(&["--fail-under", "0.01%"]).code, 0);
+    assert_eq!(run(&["--fail-under", "90%", "--calls", "open"]).code, 1);
+}
+
+#[test]
+fn every_form_of_a_report_is_written() {
+    let Some(dir) = scratch() else { return };
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    let file = |name: &str| elsewhere.path().join(name).display().to_string();
+    let (html, csv, iocov) = (file("a.html"), file("a.csv"), file("a.json"));
+    let options =
+        ["--tracer", "ptrace", "--html", &html, "--csv", &csv, "--iocov", &iocov, "--full"];
+    let (answer, _) = covered(dir.path(), &options, SCRIPT);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let read = |path: &str| std::fs::read_to_string(path).expect("it was written");
+    let page = read(&html);
+    assert!(page.contains("<svg") && page.contains("viewport"), "{page}");
+    assert!(!page.contains("http://") && !page.contains("<script"), "it must stand alone");
+    assert!(read(&csv).contains("mkdir,output,output,EEXIST,1,"), "{}", read(&csv));
+    let iocov: Value = serde_json::from_str(&read(&iocov)).expect("JSON");
+    assert_eq!(iocov["output"]["mkdir"]["-17"], 1);
+    assert_eq!(iocov["input"]["write"]["count"]["4"], 1);
+    assert!(answer.out.contains("mkdir.output.EEXIST"), "{}", answer.out);
+}
+
+#[test]
+fn runs_are_compared_side_by_side() {
+    let Some(dir) = scratch() else { return };
+    let report = |name: &str, script: &str| {
+        covered(dir.path(), &["--tracer", "ptrace"], script);
+        let path = dir.path().join(name);
+        std::fs::rename(dir.path().join("report.json"), &path).expect("it was written");
+        path.display().to_string()
+    };
+    let (a, b) =
+        (report("first.json", "echo x > f"), report("second.json", "echo x >> f; mkdir d"));
+    let answer = fathom(&["cover", "diff", &a, &b, "--json"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let line = answer.out.lines().last().unwrap_or_default();
+    let value: Value = serde_json::from_str(line).expect("JSON");
+    let only = value["runs"][1]["only_here"].as_array().expect("a list");
+    assert!(only.iter().any(|id| id == "open.flags.O_APPEND"), "{only:?}");
+    assert!(fathom(&["cover", "diff", &a, &b]).out.contains("O_APPEND"));
+    let answer = fathom(&["cover", "diff", &a, "/no/such/report"]);
+    assert_eq!(answer.code, 2);
+}
+
+#[test]
+fn logs_are_imported_by_their_looks() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let log = dir.path().join("log");
+    std::fs::write(
+        &log,
+        "12 mkdir(\"/m/a\", 0755) = -1 EEXIST (File exists)\n12 mkdir(\"/x\", 01) = 0\n",
+    )
+    .expect("it can be written");
+    let log = log.display().to_string();
+    let answer = fathom(&["cover", "import", &log, "--mount", "/m", "--json"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let report: Value =
+        serde_json::from_str(answer.out.lines().last().unwrap_or_default()).expect("JSON");
+    assert_eq!(report["calls"], 1);
+    assert_eq!(count(&report, "mkdir", "output", "EEXIST"), 1);
+    std::fs::write(dir.path().join("log"), "what is this\n").expect("it can be written");
+    let answer = fathom(&["cover", "import", &log]);
+    assert_eq!(answer.code, 2);
+    assert!(answer.err.contains("not recognised"), "{}", answer.err);
+}
+
+#[test]
+fn a_record_reads_back_as_what_was_counted() {
+    let Some(dir) = scratch() else { return };
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    let record = elsewhere.path().join("record.jsonl").display().to_string();
+    let (answer, live) = covered(dir.path(), &["--tracer", "bpf", "--record", &record], SCRIPT);
+    if answer.code == 2 {
+        return println!("SKIP record: {}", answer.err);
+    }
+    let answer = fathom(&["cover", "import", &record, "--json"]);
+    let read: Value =
+        serde_json::from_str(answer.out.lines().last().unwrap_or_default()).expect("JSON");
+    assert!(live["calls"].as_u64() > Some(10));
+    for key in ["calls", "partitions_hit", "pairs_hit", "bases"] {
+        assert_eq!(live[key], read[key], "{key}");
+    }
+}
