@@ -15,7 +15,7 @@ use crate::text::{bold, print, print_json};
 /// A run that is longer than this on a slow machine stops and tells what it has.
 const BUDGET: Duration = Duration::from_secs(60);
 
-const NEXT: &str = "\
+const NEXT: &str = "  \
   fathom crash --depth 5        longer workloads
   fathom crash --level epoch    writes that arrive out of order
   fathom check dir:PATH         does a directory behave like a file system? without root

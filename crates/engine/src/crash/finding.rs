@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::config::CrashConfig;
 use super::judge::Cause;
 use super::ledger::Group;
+use super::repro;
 use super::run::CrashPlan;
 use super::script::{Event, Script};
 use super::session::Broke;
@@ -262,8 +263,13 @@ impl CrashFinding {
             ("story.txt", self.record.story.clone().into_bytes()),
         ];
         files.extend(self.image.clone().map(|image| ("crash.img", image)));
+        let repro = repro::files(&self.record, &self.minimal).into_iter();
+        files.extend(repro.map(|(name, text)| (name, text.into_bytes())));
         for (name, bytes) in files {
             let path = dir.join(name);
+            if let Some(above) = path.parent() {
+                fs::create_dir_all(above).map_err(io(above))?;
+            }
             fs::write(&path, bytes).map_err(io(&path))?;
         }
         Ok(dir)

@@ -23,6 +23,7 @@ pub mod judge;
 pub mod ledger;
 pub mod promise;
 pub mod recovery;
+mod repro;
 pub mod run;
 pub mod script;
 pub mod session;

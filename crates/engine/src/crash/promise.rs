@@ -100,7 +100,22 @@ impl Promise {
             }
             false
         };
-        tree.entries.retain(|path, _| !path_is_loose(path));
+        // A half-written directory entry has any name: where names were touched, unknown ones are loose
+        // too, with everything below.
+        let touched: BTreeSet<FsPath> = self.loose.iter().filter_map(FsPath::parent).collect();
+        let known: Vec<Tree> = self.candidates.iter().map(Candidate::tree).collect();
+        let mut stray: BTreeSet<FsPath> = BTreeSet::new();
+        tree.entries.retain(|path, _| {
+            let above = path.parent();
+            let is_known = known.iter().any(|tree| tree.entries.contains_key(path));
+            let is_stray = above.is_some_and(|above| {
+                stray.contains(&above) || (!is_known && touched.contains(&above))
+            });
+            if is_stray {
+                stray.insert(path.clone());
+            }
+            !is_stray && !path_is_loose(path)
+        });
         for entry in tree.entries.values_mut() {
             entry.nlink = 0;
         }

@@ -345,6 +345,10 @@ impl<'a> CrashSystem<'a> {
             let (cause, differences) = classify(promise, &tree(), op);
             return Some((cause, differences.join("\n")));
         }
+        if !promise.is_exact() {
+            // A damaged entry that nobody promised may be in the way of whatever comes later.
+            return None;
+        }
         if let Some(trouble) = trouble {
             return Some(cause(trouble.class, &trouble.what));
         }

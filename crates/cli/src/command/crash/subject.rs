@@ -36,7 +36,8 @@ fn open_on(
     };
     let subject = known.open(geometry(known)?)?;
     let Some(mutant) = mutant else { return Ok(subject) };
-    match faulty::all().iter().find(|known| known.name == mutant) {
+    let mut known = faulty::all().iter().chain([&faulty::CORRECT]);
+    match known.find(|known| known.name == mutant) {
         Some(mutant) => Ok(faulty::wrap(subject, mutant)),
         None => {
             let hint = did_you_mean(mutant, faulty::all().iter().map(|mutant| mutant.name));

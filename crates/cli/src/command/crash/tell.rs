@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use fathom_block::backed::{Durable, Order};
 use fathom_block::{BlockBacked, Geometry};
-use fathom_core::Tree;
+use fathom_core::{Entry, FsPath, Kind as EntryKind, Tree};
 use fathom_engine::crash::{CrashFinding, CrashReport, Event};
 use fathom_report::run::{
     Count, FORMAT, FindingPage, Kind, Promise, Run, Sample, TreeLine, WriteLine,
@@ -22,13 +23,27 @@ pub(crate) fn geometry_text(geometry: &Geometry) -> String {
     )
 }
 
+/// Findings that are told in full; the others are named.
+const STORIES_MAX: usize = 3;
+
 /// A run for people: its findings as stories, then what was done.
 pub(crate) fn tell(subject: &dyn BlockBacked, report: &CrashReport, out: &Path) -> String {
     let mut text = String::new();
-    for finding in &report.findings {
+    for finding in report.findings.iter().take(STORIES_MAX) {
         text.push_str(&finding.to_string());
         let directory = out.join(&finding.record.id);
         text.push_str(&format!("files:  {}\n\n", directory.display()));
+    }
+    if report.findings.len() > STORIES_MAX {
+        text.push_str("also found:\n");
+        for finding in &report.findings[STORIES_MAX..] {
+            let record = &finding.record;
+            text.push_str(&format!(
+                "  {}  {} ({} images)\n",
+                record.id, record.cause, record.count
+            ));
+        }
+        text.push('\n');
     }
     text.push_str(&summary(subject, report));
     text
@@ -117,7 +132,7 @@ pub(crate) fn page(
     Run {
         format: FORMAT,
         kind: Kind::Crash,
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        command: command_line(),
         subject: subject.name().to_owned(),
         version: subject.version().to_owned(),
         geometry: geometry_text(&subject.geometry()),
@@ -127,9 +142,9 @@ pub(crate) fn page(
         stop: search.stop.to_string(),
         threads,
         counts: vec![
+            count("crash_images", report.crash_images, "distinct images that a power failure left"),
             count("states", search.states, "different states of the file system"),
             count("transitions", search.transitions, "steps of workloads"),
-            count("crash_images", report.crash_images, "distinct images that a power failure left"),
         ],
         by_depth: search.states_by_depth.clone(),
         samples: report.samples.iter().map(sample).collect(),
@@ -138,37 +153,56 @@ pub(crate) fn page(
     }
 }
 
+/// The command as typed, without the directory of the program.
+fn command_line() -> String {
+    let mut words = std::env::args();
+    let program = words.next().unwrap_or_default();
+    let name = Path::new(&program).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    std::iter::once(name).chain(words).collect::<Vec<_>>().join(" ")
+}
+
 fn promises(subject: &dyn BlockBacked) -> Vec<Promise> {
     let guarantee = subject.guarantee();
-    let claim = |what: &str, is: Value, cite: &str| Promise {
+    let claim = |what: &str, is: &str, cite: &str| Promise {
         what: what.to_owned(),
-        is: match is {
-            Value::String(text) => text,
-            other => other.to_string(),
-        },
+        is: is.to_owned(),
         cite: cite.to_owned(),
     };
+    let durable = |durable: Durable| match durable {
+        Durable::Operation => "when the operation has returned",
+        Durable::Close => "when fsync or close of the file has returned",
+        Durable::Sync => "when fsync or sync has returned",
+    };
+    let order = match guarantee.order.is {
+        Order::Prefix => "the state after some operation, nothing half done",
+        Order::None => "anything in what was touched, the rest as it was",
+    };
+    let levels: Vec<&str> = guarantee.survives.is.iter().map(|level| level.name()).collect();
+    let recovers = if guarantee.recovers.is { "always" } else { "not promised" };
     let slack = &guarantee.capacity_slack_bytes;
     vec![
-        claim("names are durable after each", json!(guarantee.names.is), &guarantee.names.cite),
-        claim("data is durable after each", json!(guarantee.data.is), &guarantee.data.cite),
-        claim("order of what survives", json!(guarantee.order.is), &guarantee.order.cite),
-        claim("power failures survived", json!(guarantee.survives.is), &guarantee.survives.cite),
-        claim("mounts and works after", json!(guarantee.recovers.is), &guarantee.recovers.cite),
-        claim("capacity that may be missing, bytes", json!(slack.is), &slack.cite),
+        claim("names are durable", durable(guarantee.names.is), &guarantee.names.cite),
+        claim("data is durable", durable(guarantee.data.is), &guarantee.data.cite),
+        claim("what else survives", order, &guarantee.order.cite),
+        claim("power failures survived", &levels.join(", "), &guarantee.survives.cite),
+        claim("mounts and works afterwards", recovers, &guarantee.recovers.cite),
+        claim("capacity that may be missing", &format!("{} bytes", slack.is), &slack.cite),
     ]
 }
 
 fn tree_lines(tree: &Tree) -> Vec<TreeLine> {
-    let text = tree.to_string();
-    let lines = tree.entries.keys().zip(text.lines());
-    lines
-        .map(|(path, line)| {
-            let path = path.to_string();
-            let text = line.strip_prefix(&path).unwrap_or(line).trim().to_owned();
-            TreeLine { path, text }
-        })
-        .collect()
+    let line = |(path, entry): (&FsPath, &Entry)| {
+        let text = match (&entry.broken, entry.kind) {
+            (Some(broken), _) => format!("{} fails with {}", broken.call, broken.errno),
+            (None, EntryKind::Dir) => "directory".to_owned(),
+            (None, _) if entry.size == 0 => "file, empty".to_owned(),
+            (None, _) => {
+                format!("file, {} bytes, contents {}", entry.size, &entry.content.to_string()[..8])
+            }
+        };
+        TreeLine { path: path.to_string(), text }
+    };
+    tree.entries.iter().map(line).collect()
 }
 
 fn finding_page(finding: &CrashFinding, out: &Path) -> FindingPage {
@@ -198,6 +232,7 @@ fn finding_page(finding: &CrashFinding, out: &Path) -> FindingPage {
         differences: record.what.lines().map(str::to_owned).collect(),
         replay: format!("fathom replay {}", record.id),
         directory: out.join(&record.id).display().to_string(),
-        story: record.story.clone(),
+        // The page shows every part of it.
+        story: String::new(),
     }
 }

@@ -1,0 +1,225 @@
+//! `fathom crash` as people and machines use it, on the real littlefs.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn command(args: &[&str], dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fathom"));
+    command.args(args).current_dir(dir).env("NO_COLOR", "1");
+    command
+}
+
+fn fathom(args: &[&str], dir: &Path) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = command(args, dir).output().expect("it starts");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (status.code().expect("it ends by itself"), text(stdout), text(stderr))
+}
+
+fn json(args: &[&str], dir: &Path) -> (i32, Value) {
+    let (code, out, err) = fathom(&[args, &["--json"]].concat(), dir);
+    let line = out.lines().last().unwrap_or_default();
+    let value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{args:?}: {out}{err}"));
+    (code, value)
+}
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a directory for the test")
+}
+
+/// Workloads without a rename into another directory, in which littlefs has no known bug.
+const WITHOUT_MOVES: &str = "put,mkdir,rewrite,rename,replace,unlink,rmdir,remount";
+
+#[test]
+fn the_bare_program_finds_the_rename_bug_of_littlefs_and_replays_it() {
+    let dir = scratch();
+    let (code, out, err) = fathom(&[], dir.path());
+    assert_eq!(code, 1, "{out}{err}");
+    assert!(out.contains("lost entry in rename into another directory"), "{out}");
+    assert!(out.contains("littlefs: 1 finding"), "{out}");
+    let line = out.lines().find(|line| line.starts_with("replay: ")).expect("how to replay");
+    let id = line.rsplit(' ').next().expect("an id");
+    // open, close, mkdir; then the rename.
+    let record = std::fs::read_to_string(dir.path().join(format!("fathom-out/{id}/finding.toml")));
+    let record: toml::Table = record.expect("recorded").parse().expect("TOML");
+    assert_eq!(record["ops"].as_integer(), Some(4), "{record}");
+    let (code, replay) = json(&["replay", id], dir.path());
+    assert_eq!((code, replay["verdict"].as_str()), (0, Some("reproduced")), "{replay}");
+    let html = std::fs::read_to_string(dir.path().join("fathom-out/report.html")).expect("a page");
+    assert!(html.contains(id) && html.contains("<svg"), "the page shows the finding");
+}
+
+/// Every workload of up to six steps from a small alphabet: exact numbers, for any number of threads.
+#[test]
+fn an_exhaustive_run_to_depth_6_has_exact_counts() {
+    let args = [
+        "crash",
+        "littlefs",
+        "--depth",
+        "6",
+        "--steps",
+        "put,mkdir,rename,move,unlink,rmdir",
+        "--sizes",
+        "10",
+        "--no-probe",
+    ];
+    for jobs in ["1", "2"] {
+        let dir = scratch();
+        let (code, run) = json(&[&args[..], &["--jobs", jobs]].concat(), dir.path());
+        assert_eq!(code, 1, "{run}");
+        assert_eq!(run["states"], 634, "{run}");
+        assert_eq!(run["crash_images"], 37_361, "{run}");
+        let findings = run["findings"].as_array().expect("a list");
+        assert_eq!(findings.len(), 1, "{run}");
+        assert_eq!(findings[0]["class"], "lost_entry");
+        assert_eq!(findings[0]["count"], 2_933, "{run}");
+        assert_eq!(findings[0]["reproduced"], true);
+        assert_eq!(findings[0]["ops"].as_array().expect("a list").len(), 4);
+    }
+}
+
+#[test]
+fn without_moves_littlefs_is_clean() {
+    let dir = scratch();
+    let (code, run) =
+        json(&["crash", "littlefs", "--depth", "3", "--steps", WITHOUT_MOVES], dir.path());
+    assert_eq!(code, 0, "{run}");
+    assert_eq!(run["findings"].as_array().map(Vec::len), Some(0));
+    assert_eq!(run["levels"], serde_json::json!(["linear", "torn"]));
+}
+
+/// Every seeded bug is found and shows what it should; the wrapper without a bug is clean.
+#[test]
+fn every_seeded_crash_bug_is_found() {
+    let dir = scratch();
+    let (_, mutants) = json(&["list", "crash-mutants"], dir.path());
+    let mutants = mutants.as_array().expect("a list");
+    assert!(mutants.len() >= 10, "{}", mutants.len());
+    let mut missed = Vec::new();
+    for mutant in mutants {
+        let [name, class, level] =
+            ["name", "class", "level"].map(|key| mutant[key].as_str().expect("text"));
+        let found = ["2", "3"].into_iter().any(|depth| {
+            let args = [
+                "crash",
+                "littlefs",
+                "--mutant",
+                name,
+                "--level",
+                level,
+                "--depth",
+                depth,
+                "--steps",
+                WITHOUT_MOVES,
+            ];
+            let (code, run) = json(&args, dir.path());
+            let findings = run["findings"].as_array().expect("a list");
+            code == 1 && findings.iter().any(|finding| finding["class"] == class)
+        });
+        if !found {
+            missed.push(name);
+        }
+    }
+    assert!(missed.is_empty(), "{missed:?}");
+    for level in ["linear", "lost"] {
+        let args = [
+            "crash",
+            "littlefs",
+            "--mutant",
+            "correct",
+            "--level",
+            level,
+            "--depth",
+            "3",
+            "--steps",
+            WITHOUT_MOVES,
+        ];
+        let (code, run) = json(&args, dir.path());
+        assert_eq!(code, 0, "{run}");
+    }
+}
+
+/// A finding of a mutant carries the mutant in its name, so that it replays.
+#[test]
+fn findings_of_mutants_replay() {
+    let dir = scratch();
+    let args =
+        ["crash", "littlefs", "--mutant", "lazy-unlink", "--depth", "2", "--level", "linear"];
+    let (code, run) = json(&args, dir.path());
+    assert_eq!(code, 1, "{run}");
+    let id = run["findings"][0]["id"].as_str().expect("an id");
+    let (code, replay) = json(&["replay", id], dir.path());
+    assert_eq!((code, replay["verdict"].as_str()), (0, Some("reproduced")), "{replay}");
+    let (code, replay) = json(&["replay", id, "--subject", "littlefs"], dir.path());
+    assert_eq!((code, replay["verdict"].as_str()), (1, Some("not_reproduced")), "{replay}");
+}
+
+/// Killed in the middle and resumed: the same numbers and the same findings.
+#[test]
+fn a_killed_run_is_resumed_to_the_same_result() {
+    let run = ["crash", "littlefs", "--depth", "4", "--no-probe"];
+    let whole = scratch();
+    let (code, expected) = json(&run, whole.path());
+    assert_eq!(code, 1);
+
+    let dir = scratch();
+    let saved = [&run[..], &["--checkpoint", "--checkpoint-every", "50ms"]].concat();
+    let mut child = command(&saved, dir.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let checkpoint = dir.path().join("fathom-out/crash.checkpoint");
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !checkpoint.exists() {
+        assert!(Instant::now() < patience, "no checkpoint was written");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().expect("SIGKILL");
+    let status = child.wait().expect("it is gone");
+    assert_eq!(status.code(), None, "it was killed before it ended");
+
+    let (code, resumed) = json(&[&run[..], &["--resume"]].concat(), dir.path());
+    assert_eq!(code, 1);
+    for key in ["states", "transitions", "states_by_depth", "crash_images", "findings"] {
+        assert_eq!(resumed[key], expected[key], "{key}");
+    }
+}
+
+#[test]
+fn bad_input_is_named_and_ends_with_2() {
+    let dir = scratch();
+    std::fs::write(dir.path().join("file"), "").expect("writable");
+    std::fs::create_dir_all(dir.path().join("bad")).expect("writable");
+    std::fs::write(dir.path().join("bad/finding.toml"), "kind = \"crash\"\n").expect("writable");
+    std::fs::write(dir.path().join("odd.toml"), "depht = 3\n").expect("writable");
+    let mut cases: Vec<(&[&str], &str)> = vec![
+        (&["crash", "littelfs"], "did you mean littlefs"),
+        (&["crash", "--depth", "0"], "depth is 0"),
+        (&["crash", "--crashes", "0"], "crashes is 0"),
+        (&["crash", "--geometry", "8"], "is no geometry"),
+        (&["crash", "--geometry", "32x250/16"], "not a multiple"),
+        (&["crash", "--geometry", "1x256"], "needs at least 2"),
+        (&["crash", "--geometry", "32x64"], "at least 128"),
+        (&["crash", "--level", "all"], "no crash level is called"),
+        (&["crash", "--steps", "jump"], "no step is called"),
+        (&["crash", "--mutant", "lazy-unlnk"], "did you mean lazy-unlink"),
+        (&["crash", "--config", "odd.toml"], "unknown field `depht`"),
+        (&["crash", "--config", "none.toml"], "cannot read none.toml"),
+        (&["crash", "--out", "file/in"], "give another --out"),
+        (&["crash", "--resume"], "crash.checkpoint"),
+        (&["crash", "--resume", "--strategy", "walk"], "walks are repeated"),
+        (&["replay", "bad"], "finding.toml"),
+        (&["replay", "nothing"], "no finding"),
+    ];
+    if !cfg!(feature = "fatfs") {
+        cases.push((&["crash", "fatfs"], "--features fatfs"));
+    }
+    for (args, complaint) in cases {
+        let (code, out, err) = fathom(args, dir.path());
+        assert_eq!(code, 2, "{args:?}: {out}{err}");
+        assert!(err.contains(complaint), "{args:?}: {err}");
+    }
+}
