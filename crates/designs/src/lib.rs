@@ -12,4 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod classic;
+pub mod journal;
+pub mod logfs;
 pub mod mapping;
+pub mod volume;

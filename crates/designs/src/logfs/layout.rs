@@ -1,0 +1,170 @@
+//! What is where, and what blocks look like.
+
+use fathom_block::Recorder;
+
+pub(super) const BLOCK_BYTES: usize = 16;
+/// Blocks of a segment; entries of a NAT or SIT block, of a node, of a directory block.
+pub(super) const FOUR: usize = 4;
+pub(super) const SEGMENTS: usize = 16;
+pub(super) const MAIN: usize = SEGMENTS * FOUR;
+pub(super) const NODES: usize = 16;
+/// The root directory; number 0 is no node.
+pub(super) const ROOT: u8 = 1;
+/// No block.
+pub(super) const NONE: u8 = 0xff;
+/// A node that was never written.
+pub(super) const UNWRITTEN: u8 = 0xfe;
+
+const CHECKPOINT_BLOCKS: usize = 3;
+const NAT_START: usize = 2 * CHECKPOINT_BLOCKS;
+const SIT_START: usize = NAT_START + 2 * NODES / FOUR;
+const SSA_START: usize = SIT_START + 2 * SEGMENTS / FOUR;
+const MAIN_START: usize = SSA_START + SEGMENTS;
+pub(super) const BLOCKS: usize = MAIN_START + MAIN;
+
+pub(super) type Block = [u8; BLOCK_BYTES];
+
+/// First bytes.
+const VERSION: u8 = b'V';
+const NODE: u8 = b'N';
+const DATA: u8 = b'F';
+const DENTRIES: u8 = b'D';
+
+pub(super) fn read(disk: &Recorder, block: usize) -> Block {
+    let mut bytes = [0; BLOCK_BYTES];
+    disk.image().read(block * BLOCK_BYTES, &mut bytes);
+    bytes
+}
+
+pub(super) fn write(disk: &mut Recorder, block: usize, bytes: &Block) {
+    disk.write(block * BLOCK_BYTES, bytes).expect("a block of the device");
+}
+
+/// Block `part` of checkpoint `pack`.
+pub(super) fn checkpoint_block(pack: usize, part: usize) -> usize {
+    pack * CHECKPOINT_BLOCKS + part
+}
+
+pub(super) fn nat_block(copy: usize, block: usize) -> usize {
+    NAT_START + copy * NODES / FOUR + block
+}
+
+pub(super) fn sit_block(copy: usize, block: usize) -> usize {
+    SIT_START + copy * SEGMENTS / FOUR + block
+}
+
+pub(super) fn ssa_block(segment: usize) -> usize {
+    SSA_START + segment
+}
+
+/// A block of the main area.
+pub(super) fn main_block(address: u8) -> usize {
+    MAIN_START + usize::from(address) % MAIN
+}
+
+/// A block that begins with these bytes.
+pub(super) fn block(bytes: &[u8]) -> Block {
+    let mut block = [0; BLOCK_BYTES];
+    block[..bytes.len()].copy_from_slice(bytes);
+    block
+}
+
+pub(super) fn version_block(version: u8) -> Block {
+    block(&[VERSION, version])
+}
+
+pub(super) fn version_of(block: &Block) -> Option<u8> {
+    (block[0] == VERSION).then_some(block[1])
+}
+
+/// What a node is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    #[default]
+    Free,
+    File,
+    Dir,
+    Index,
+}
+
+/// A node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Node {
+    pub(super) kind: Kind,
+    /// Blocks of a file.
+    pub(super) len: u8,
+    pub(super) blocks: [u8; FOUR],
+    /// The index node, or 0.
+    pub(super) child: u8,
+}
+
+impl Node {
+    pub(super) fn new(kind: Kind) -> Node {
+        Node { kind, len: 0, blocks: [NONE; FOUR], child: 0 }
+    }
+}
+
+/// A node as it is written, with what roll-forward needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Written {
+    pub(super) nid: u8,
+    pub(super) node: Node,
+    pub(super) fsync: bool,
+    /// The checkpoint after which it was written.
+    pub(super) version: u8,
+    /// Where the next node will be.
+    pub(super) next: u8,
+}
+
+impl Written {
+    pub(super) fn encode(&self) -> Block {
+        let Node { kind, len, blocks: [a, b, c, d], child } = self.node;
+        let fsync = u8::from(self.fsync);
+        block(&[NODE, self.nid, kind as u8, len, a, b, c, d, child, fsync, self.version, self.next])
+    }
+
+    pub(super) fn decode(block: &Block) -> Option<Written> {
+        let kind = match block[2] {
+            1 => Kind::File,
+            2 => Kind::Dir,
+            3 => Kind::Index,
+            _ => return None,
+        };
+        let known = block[0] == NODE && usize::from(block[1]) < NODES;
+        let blocks = [block[4], block[5], block[6], block[7]];
+        let node = Node { kind, len: block[3], blocks, child: block[8] };
+        known.then_some(Written {
+            nid: block[1],
+            node,
+            fsync: block[9] != 0,
+            version: block[10],
+            next: block[11],
+        })
+    }
+}
+
+pub(super) fn data_block(content: u8) -> Block {
+    block(&[DATA, content])
+}
+
+/// What a data block holds; 0 if it is none.
+pub(super) fn content_of(block: &Block) -> u8 {
+    if block[0] == DATA { block[1] } else { 0 }
+}
+
+/// Names and nodes of a directory block.
+pub(super) type Dentries = [(u8, u8); FOUR];
+
+pub(super) fn dentry_block(entries: &Dentries) -> Block {
+    let mut bytes = [0; BLOCK_BYTES];
+    bytes[0] = DENTRIES;
+    for (place, (name, nid)) in bytes[1..].chunks_exact_mut(2).zip(entries) {
+        (place[0], place[1]) = (*name, *nid);
+    }
+    bytes
+}
+
+/// None if the block is not one of a directory.
+pub(super) fn dentries_of(block: &Block) -> Option<Dentries> {
+    (block[0] == DENTRIES).then(|| std::array::from_fn(|i| (block[1 + 2 * i], block[2 + 2 * i])))
+}

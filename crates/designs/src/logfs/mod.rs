@@ -1,0 +1,212 @@
+//! A log-structured design (F2FS-like).
+//!
+//! Nothing is overwritten: new data, directory blocks and nodes go to the ends of logs, and the
+//! segments that become empty are used again. The geometry is that of the study of MC³ (four of
+//! everything), on 16 segments.
+//!
+//! | area | blocks | what |
+//! |---|---|---|
+//! | checkpoints | 2 × 3 | version, payload (which copies are valid, where the logs end), version again |
+//! | NAT | 2 × 4 | node → block, four per block, two copies |
+//! | SIT | 2 × 4 | segment → valid blocks, four per block, two copies |
+//! | SSA | 16 | block → node and place, one segment per block |
+//! | main | 16 × 4 | three logs: nodes, directory blocks, file data |
+//!
+//! A node is an inode (four blocks, and an index node for four more) or an index node. Nodes stay in
+//! memory until a checkpoint or an fsync; data and directory blocks are written at once. A checkpoint
+//! writes the dirty nodes, then changed NAT and SIT blocks to the copies that are not in use, and then
+//! the older of the two checkpoints; it counts if both of its versions agree. An fsync writes only the
+//! nodes of the file, with a mark: mounting rolls forward along the chain of nodes written since the
+//! checkpoint. When space is short, the segment with the fewest valid blocks is emptied.
+//!
+//! A segment that became empty since the last checkpoint is still needed if the power fails: it is
+//! used again only after the next one. [`Switch::ReuseEarly`] leaves that out, as the model of the
+//! study does: the flaw that it found.
+
+mod check;
+mod checkpoint;
+mod collect;
+mod layout;
+mod memory;
+mod operation;
+
+use std::fmt;
+use std::str::FromStr;
+
+use fathom_block::{Geometry, Level, Recorder};
+use fathom_core::Errno;
+
+use crate::volume::{Design, Invariant, Menu, Path, Promise, Tree};
+use layout::{BLOCK_BYTES, BLOCKS};
+pub use memory::Memory;
+
+/// A variant of the design.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// A segment that became empty is free at once, not after the next checkpoint.
+    ReuseEarly,
+    /// Free segments are used in the order in which they became free, not the newest first.
+    Fifo,
+    /// NAT and SIT have one copy each, written in place.
+    NoVersions,
+    /// Directory blocks and file data share one log.
+    OneLog,
+}
+
+impl Switch {
+    /// All of them.
+    pub const ALL: [Switch; 4] =
+        [Switch::ReuseEarly, Switch::Fifo, Switch::NoVersions, Switch::OneLog];
+
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Switch::ReuseEarly => "reuse-early",
+            Switch::Fifo => "fifo",
+            Switch::NoVersions => "no-versions",
+            Switch::OneLog => "one-log",
+        }
+    }
+}
+
+impl fmt::Display for Switch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Switch {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Switch, ()> {
+        Switch::ALL.into_iter().find(|switch| switch.name() == text).ok_or(())
+    }
+}
+
+/// The design.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Logfs {
+    /// Variants.
+    pub switches: Vec<Switch>,
+    /// What workloads contain.
+    pub menu: Menu,
+}
+
+impl Default for Logfs {
+    fn default() -> Logfs {
+        let menu = Menu { entries_max: 4, dirs_deep_max: 2, write_blocks: 4, overwrite: true };
+        Logfs { switches: Vec::new(), menu }
+    }
+}
+
+impl Logfs {
+    fn has(&self, switch: Switch) -> bool {
+        self.switches.contains(&switch)
+    }
+}
+
+impl Design for Logfs {
+    type Memory = Memory;
+
+    fn name(&self) -> &'static str {
+        "log"
+    }
+
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            read_bytes: BLOCK_BYTES,
+            write_bytes: BLOCK_BYTES,
+            erase_bytes: BLOCK_BYTES,
+            atomic_bytes: BLOCK_BYTES,
+            ..Geometry::disk(BLOCKS * BLOCK_BYTES)
+        }
+    }
+
+    fn promise(&self) -> Promise {
+        // Logs are written in order: a power failure leaves a beginning of what was written.
+        Promise { level: Level::Linear, fsync_is_sync: false }
+    }
+
+    fn menu(&self) -> Menu {
+        self.menu
+    }
+
+    fn invariants(&self) -> &'static [Invariant<Logfs>] {
+        check::INVARIANTS
+    }
+
+    fn mkfs(&self, disk: &mut Recorder) {
+        let mut memory = Memory::blank();
+        memory.make_root();
+        self.checkpoint(&mut memory, disk);
+        self.checkpoint(&mut memory, disk);
+    }
+
+    fn mount(&self, disk: &mut Recorder) -> Result<Memory, Errno> {
+        self.load(disk)
+    }
+
+    fn read(&self, memory: &Memory, disk: &Recorder) -> Result<Tree, Errno> {
+        operation::read(memory, disk)
+    }
+
+    fn create(
+        &self,
+        memory: &mut Memory,
+        disk: &mut Recorder,
+        path: Path,
+        is_dir: bool,
+    ) -> Result<(), Errno> {
+        self.make_room(memory, disk)?;
+        self.create_node(memory, disk, path, is_dir)
+    }
+
+    fn write(
+        &self,
+        memory: &mut Memory,
+        disk: &mut Recorder,
+        path: Path,
+        place: u8,
+        contents: &[u8],
+    ) -> Result<(), Errno> {
+        self.make_room(memory, disk)?;
+        self.write_file(memory, disk, path, place, contents)
+    }
+
+    fn truncate(&self, memory: &mut Memory, disk: &mut Recorder, path: Path) -> Result<(), Errno> {
+        let nid = operation::find(memory, disk, path)?;
+        self.empty(memory, nid);
+        Ok(())
+    }
+
+    fn remove(&self, memory: &mut Memory, disk: &mut Recorder, path: Path) -> Result<(), Errno> {
+        self.make_room(memory, disk)?;
+        self.remove_node(memory, disk, path)
+    }
+
+    fn rename(
+        &self,
+        memory: &mut Memory,
+        disk: &mut Recorder,
+        from: Path,
+        to: Path,
+    ) -> Result<(), Errno> {
+        self.make_room(memory, disk)?;
+        let nid = operation::find(memory, disk, from)?;
+        self.unlink(memory, disk, from)?;
+        self.link(memory, disk, to, nid)
+    }
+
+    fn fsync(&self, memory: &mut Memory, disk: &mut Recorder, path: Path) -> Result<(), Errno> {
+        self.make_room(memory, disk)?;
+        let nid = operation::find(memory, disk, path)?;
+        self.fsync_node(memory, disk, nid);
+        Ok(())
+    }
+
+    fn sync(&self, memory: &mut Memory, disk: &mut Recorder) -> Result<(), Errno> {
+        self.make_room(memory, disk)?;
+        self.checkpoint(memory, disk);
+        Ok(())
+    }
+}

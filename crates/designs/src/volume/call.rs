@@ -1,0 +1,177 @@
+//! The operations of a workload.
+
+use std::fmt;
+
+use super::shadow::{FILE_BLOCKS_MAX, Path, Tree};
+
+/// One operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Makes an empty file.
+    Create(Path),
+    /// Makes a directory.
+    Mkdir(Path),
+    /// Writes blocks of a file; what they hold follows from the state.
+    Write {
+        /// Which file.
+        path: Path,
+        /// From which block on.
+        place: u8,
+        /// How many.
+        blocks: u8,
+    },
+    /// Cuts a file to length 0.
+    Truncate(Path),
+    /// Removes a file.
+    Remove(Path),
+    /// Removes an empty directory.
+    Rmdir(Path),
+    /// Renames a file or a directory; the target does not exist.
+    Move {
+        /// What.
+        from: Path,
+        /// Where to.
+        to: Path,
+    },
+    /// Makes a file durable.
+    Fsync(Path),
+    /// Makes everything durable.
+    Sync,
+    /// Unmounts and mounts again.
+    Remount,
+}
+
+impl Call {
+    /// The letter of its kind: the operation trace of a state is made of these.
+    pub(super) fn letter(&self) -> u8 {
+        match self {
+            Call::Create(_) => b'c',
+            Call::Mkdir(_) => b'd',
+            Call::Write { .. } => b'w',
+            Call::Truncate(_) => b't',
+            Call::Remove(_) => b'r',
+            Call::Rmdir(_) => b'x',
+            Call::Move { .. } => b'm',
+            Call::Fsync(_) => b'f',
+            Call::Sync => b's',
+            Call::Remount => b'u',
+        }
+    }
+
+    /// Does to the shadow what the operation should do. Block `i` of a write holds `first + i`.
+    pub(super) fn apply(&self, tree: &mut Tree, first: u8) {
+        match *self {
+            Call::Create(path) => drop(tree.add(path, Some(&[]))),
+            Call::Mkdir(path) => drop(tree.add(path, None)),
+            Call::Write { path, place, blocks } => {
+                let Some(entry) = tree.get(path) else { return };
+                let mut contents = entry.blocks;
+                let (place, end) = (usize::from(place), usize::from(place + blocks));
+                let held = contents[place..end].iter_mut().zip(first..);
+                held.for_each(|(block, content)| *block = content);
+                let len = end.max(entry.len.unwrap_or(0).into());
+                tree.set(path, &contents[..len]);
+            }
+            Call::Truncate(path) => tree.set(path, &[]),
+            Call::Remove(path) | Call::Rmdir(path) => tree.remove(path),
+            Call::Move { from, to } => tree.rename(from, to),
+            Call::Fsync(_) | Call::Sync | Call::Remount => {}
+        }
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Call::Create(path) => write!(f, "create({path})"),
+            Call::Mkdir(path) => write!(f, "mkdir({path})"),
+            Call::Write { path, place, blocks } => {
+                write!(f, "write({path}, blocks {place} to {})", place + blocks - 1)
+            }
+            Call::Truncate(path) => write!(f, "truncate({path}, 0)"),
+            Call::Remove(path) => write!(f, "remove({path})"),
+            Call::Rmdir(path) => write!(f, "rmdir({path})"),
+            Call::Move { from, to } => write!(f, "move({from}, {to})"),
+            Call::Fsync(path) => write!(f, "fsync({path})"),
+            Call::Sync => f.write_str("sync()"),
+            Call::Remount => f.write_str("unmount(); mount()"),
+        }
+    }
+}
+
+/// What a workload may contain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Menu {
+    /// Files and directories in all.
+    pub entries_max: usize,
+    /// Levels of directories below the root.
+    pub dirs_deep_max: usize,
+    /// Blocks of one write.
+    pub write_blocks: u8,
+    /// Whether files can be overwritten (otherwise only extended).
+    pub overwrite: bool,
+}
+
+/// Everything that can be done to a tree, in a fixed order.
+pub(super) fn calls(menu: &Menu, tree: &Tree, calls: &mut Vec<Call>) {
+    let directories = tree.entries().iter().filter(|entry| entry.is_dir()).map(|dir| dir.path);
+    for directory in [Path::ROOT].into_iter().chain(directories) {
+        let room = tree.entries().len() < menu.entries_max && tree.has_room();
+        if room && let Some(path) = fresh(tree, directory, b'a') {
+            calls.push(Call::Create(path));
+        }
+        if room
+            && directory.depth() < menu.dirs_deep_max
+            && let Some(path) = fresh(tree, directory, b'A')
+        {
+            calls.push(Call::Mkdir(path));
+        }
+    }
+    for entry in tree.entries() {
+        let path = entry.path;
+        match entry.len {
+            Some(len) => file_calls(menu, path, len, calls),
+            None if tree.children(path).next().is_none() => calls.push(Call::Rmdir(path)),
+            None => {}
+        }
+        moves(menu, tree, path, entry.is_dir(), calls);
+    }
+    calls.extend([Call::Sync, Call::Remount]);
+}
+
+fn file_calls(menu: &Menu, path: Path, len: u8, calls: &mut Vec<Call>) {
+    let blocks = menu.write_blocks;
+    if menu.overwrite && len > 0 {
+        calls.push(Call::Write { path, place: 0, blocks: blocks.min(len) });
+    }
+    if usize::from(len + blocks) <= FILE_BLOCKS_MAX {
+        calls.push(Call::Write { path, place: len, blocks });
+    }
+    if len > 0 {
+        calls.push(Call::Truncate(path));
+    }
+    calls.extend([Call::Remove(path), Call::Fsync(path)]);
+}
+
+/// To a new name in the same directory, and to every other directory.
+fn moves(menu: &Menu, tree: &Tree, from: Path, is_dir: bool, calls: &mut Vec<Call>) {
+    let directories = tree.entries().iter().filter(|entry| entry.is_dir()).map(|dir| dir.path);
+    for directory in [Path::ROOT].into_iter().chain(directories) {
+        let into_itself = directory == from || directory.is_below(&from);
+        let height = tree.entries().iter().filter(|e| e.path.is_below(&from));
+        let height = height.map(|e| e.path.depth() - from.depth()).max().unwrap_or(0);
+        let deep_max = menu.dirs_deep_max + usize::from(!is_dir);
+        if into_itself || directory.depth() + 1 + height > deep_max.max(1) {
+            continue;
+        }
+        if let Some(to) = fresh(tree, directory, if is_dir { b'A' } else { b'a' }) {
+            calls.push(Call::Move { from, to });
+        }
+    }
+}
+
+/// The first unused name of a directory.
+fn fresh(tree: &Tree, directory: Path, first: u8) -> Option<Path> {
+    let unused = |path: &Path| tree.get(*path).is_none();
+    (first..first + 26).map_while(|name| directory.join(name)).find(unused)
+}

@@ -1,0 +1,476 @@
+//! Every sequence of operations on a design, with the power cut at every write.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fathom_block::{Bounds, CrashPoint, Geometry, GeometryError, Image, Level, Recorder, Window};
+use fathom_core::{Digest, Errno};
+use fathom_engine::search::{Property, System};
+
+use super::call::{Call, calls};
+use super::design::Design;
+use super::encode;
+use super::shadow::Tree;
+
+/// Domain of the digest that identifies a state.
+const DOMAIN_STATE: u64 = 19;
+/// Faults that every design can have; its invariants come after them.
+const ANSWERS: usize = 0;
+const RECOVERS: usize = 1;
+const KEEPS: usize = 2;
+const INVARIANTS: usize = 3;
+/// Invariants of one design at most.
+const INVARIANTS_MAX: usize = 5;
+
+/// How states are identified and how often the power fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How many of the last operations belong to the identity of a state.
+    pub remember: u32,
+    /// Whether names count: without isomorphism, every tree is a state of its own.
+    pub names_count: bool,
+    /// Power failures in one run; 0: the power never fails.
+    pub crashes: u8,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        // The study: errors are found from two operations on; it uses three.
+        Limits { remember: 3, names_count: false, crashes: 1 }
+    }
+}
+
+/// A design that cannot be explored: a mistake of its author.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExplorerError {
+    /// The device cannot exist.
+    #[error("the geometry of {0} is impossible: {1}")]
+    Geometry(&'static str, GeometryError),
+    /// Too many invariants.
+    #[error("{0} has more than {INVARIANTS_MAX} invariants")]
+    Invariants(&'static str),
+    /// A volume that was just made cannot be mounted.
+    #[error("{0}: a volume that was just made does not mount: {1}")]
+    Mount(&'static str, Errno),
+    /// A volume that was just made is not empty, or broken.
+    #[error(
+        "{0}: {1} does not hold after mkfs already: {2}; this is a mistake in the design itself"
+    )]
+    Blank(&'static str, &'static str, String),
+}
+
+/// A design under exploration.
+#[derive(Debug)]
+pub struct Explorer<D> {
+    design: D,
+    limits: Limits,
+    geometry: Geometry,
+    level: Level,
+    blank: Image,
+    recoveries: AtomicU64,
+}
+
+/// A mounted volume, and what it should be.
+#[derive(Clone, Debug)]
+pub struct State<M> {
+    /// The device: what a read answers, and the events since the last flush.
+    disk: Recorder,
+    /// What the last flush made durable.
+    base: Image,
+    memory: M,
+    /// What is visible.
+    tree: Tree,
+    /// What may be there after a power failure: from what is durable to what is visible.
+    legal: Arc<Vec<Tree>>,
+    /// What the next written block holds, and which id the next file has.
+    fresh: u8,
+    /// The letters of the last operations, newest lowest.
+    recent: u64,
+    /// Sync, remount and crash change nothing that is visible: this number tells them apart.
+    version: u8,
+    crashes: u8,
+    faults: u16,
+}
+
+/// What can happen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// An operation; every power failure during it is judged.
+    Call(Call),
+    /// The power fails during an operation, and the volume is mounted again.
+    Crash(Call, CrashPoint),
+}
+
+/// What is wrong after a power failure.
+#[derive(Clone, Debug)]
+pub(super) struct Violation {
+    pub(super) faults: u16,
+    pub(super) point: CrashPoint,
+    pub(super) what: String,
+}
+
+impl<M> State<M> {
+    /// What is visible.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// The device.
+    pub fn disk(&self) -> &Recorder {
+        &self.disk
+    }
+}
+
+impl<D: Design> Explorer<D> {
+    /// Makes an empty volume and checks that it is one.
+    ///
+    /// # Errors
+    /// If the design has a mistake that needs no workload to be seen.
+    pub fn new(design: D, limits: Limits) -> Result<Explorer<D>, ExplorerError> {
+        let (name, geometry) = (design.name(), design.geometry());
+        if design.invariants().len() > INVARIANTS_MAX {
+            return Err(ExplorerError::Invariants(name));
+        }
+        let wrong = |error| ExplorerError::Geometry(name, error);
+        let mut disk = Recorder::new(geometry.blank_image(), geometry).map_err(wrong)?;
+        design.mkfs(&mut disk);
+        let (blank, _) = disk.into_parts();
+        let level = design.promise().level;
+        let explorer =
+            Explorer { design, limits, geometry, level, blank, recoveries: AtomicU64::new(0) };
+        let mut disk = explorer.device(&explorer.blank);
+        let memory =
+            explorer.design.mount(&mut disk).map_err(|error| ExplorerError::Mount(name, error))?;
+        for invariant in explorer.design.invariants() {
+            (invariant.check)(&explorer.design, &memory, &disk)
+                .map_err(|what| ExplorerError::Blank(name, invariant.name, what))?;
+        }
+        match explorer.design.read(&memory, &disk) {
+            Ok(tree) if tree == Tree::default() => Ok(explorer),
+            other => Err(ExplorerError::Blank(name, "an empty tree", format!("{other:?}"))),
+        }
+    }
+
+    /// The design.
+    pub fn design(&self) -> &D {
+        &self.design
+    }
+
+    /// Power failures judged so far.
+    pub fn recoveries(&self) -> u64 {
+        self.recoveries.load(Ordering::Relaxed)
+    }
+
+    fn device(&self, image: &Image) -> Recorder {
+        Recorder::new(image.clone(), self.geometry).expect("its own image")
+    }
+
+    /// Executes an operation on the volume and on the shadow. None if there is no room for it.
+    pub(super) fn execute(
+        &self,
+        state: &State<D::Memory>,
+        call: &Call,
+    ) -> Option<State<D::Memory>> {
+        let mut next = state.clone();
+        let (design, memory, disk) = (&self.design, &mut next.memory, &mut next.disk);
+        let answer = match *call {
+            Call::Create(path) => design.create(memory, disk, path, false),
+            Call::Mkdir(path) => design.create(memory, disk, path, true),
+            Call::Write { path, place, blocks } => {
+                let contents: [u8; 8] = std::array::from_fn(|i| state.fresh.wrapping_add(i as u8));
+                design.write(memory, disk, path, place, &contents[..usize::from(blocks)])
+            }
+            Call::Truncate(path) => design.truncate(memory, disk, path),
+            Call::Remove(path) | Call::Rmdir(path) => design.remove(memory, disk, path),
+            Call::Move { from, to } => design.rename(memory, disk, from, to),
+            Call::Fsync(path) => design.fsync(memory, disk, path),
+            Call::Sync => design.sync(memory, disk),
+            Call::Remount => self.remount(memory, disk),
+        };
+        match answer {
+            Err(Errno::ENOSPC) => return None,
+            Err(_) => next.faults |= 1 << ANSWERS,
+            Ok(()) => self.follow(&mut next, call),
+        }
+        Some(next)
+    }
+
+    fn remount(&self, memory: &mut D::Memory, disk: &mut Recorder) -> Result<(), Errno> {
+        self.design.unmount(memory, disk)?;
+        *memory = self.design.mount(disk)?;
+        Ok(())
+    }
+
+    /// The shadow does the same; the volume must look like it.
+    fn follow(&self, next: &mut State<D::Memory>, call: &Call) {
+        call.apply(&mut next.tree, next.fresh);
+        match *call {
+            Call::Create(path) | Call::Mkdir(path) => {
+                next.tree.identify(path, next.fresh);
+                next.fresh += 1;
+            }
+            Call::Write { blocks, .. } => next.fresh += blocks,
+            _ => {}
+        }
+        if self.design.read(&next.memory, &next.disk) != Ok(next.tree) {
+            next.faults |= 1 << ANSWERS;
+        }
+        for (index, invariant) in self.design.invariants().iter().enumerate() {
+            if (invariant.check)(&self.design, &next.memory, &next.disk).is_err() {
+                next.faults |= 1 << (INVARIANTS + index);
+            }
+        }
+        next.recent = next.recent << 8 | u64::from(call.letter());
+        match *call {
+            Call::Sync | Call::Remount => {
+                next.version += 1;
+                next.legal = Arc::new(vec![next.tree]);
+            }
+            Call::Fsync(path) => self.follow_fsync(next, path),
+            _ => Arc::make_mut(&mut next.legal).push(next.tree),
+        }
+    }
+
+    /// The contents of the file are durable; so is everything, if that is promised or if the file
+    /// itself was not durable before.
+    fn follow_fsync(&self, next: &mut State<D::Memory>, path: super::Path) {
+        let Some(file) = next.tree.get(path).copied() else { return };
+        let known = next.legal[0].entries().iter().any(|entry| entry.id == file.id);
+        if self.design.promise().fsync_is_sync || !known {
+            next.legal = Arc::new(vec![next.tree]);
+            return;
+        }
+        for tree in Arc::make_mut(&mut next.legal) {
+            tree.copy_contents(&file);
+        }
+    }
+
+    /// Looks at every power failure during and after an operation; stops at the first violation.
+    pub(super) fn judge(
+        &self,
+        before: &State<D::Memory>,
+        after: &State<D::Memory>,
+    ) -> Option<Violation> {
+        let (from, to) = (before.disk.position(), after.disk.position());
+        let promised_more = after.legal.len() <= before.legal.len();
+        if from == to && !promised_more {
+            return None;
+        }
+        let window = |from, to| {
+            Window::new(&before.base, after.disk.log(), self.geometry.atomic_bytes)
+                .between(from, to)
+        };
+        let mut found = None;
+        let mut visit = |point: &CrashPoint, image: &Image, legal: [&[Tree]; 2]| {
+            self.recoveries.fetch_add(1, Ordering::Relaxed);
+            let (faults, what) = self.recovered(image, legal);
+            if faults == 0 {
+                return ControlFlow::Continue(());
+            }
+            found = Some(Violation { faults, point: point.clone(), what });
+            ControlFlow::Break(())
+        };
+        let enumerator = self.level.enumerator(&Bounds::default());
+        let either = [&before.legal[..], &after.legal[..]];
+        let _ = enumerator.visit(&window(from, to), &mut |point, image| {
+            // The beginning was the end of the operation before, and the end is looked at below.
+            let inside = point.position() > from && (point.position() < to || !promised_more);
+            if inside { visit(point, image, either) } else { ControlFlow::Continue(()) }
+        });
+        if promised_more && found.is_none() {
+            let mut visit = |point: &CrashPoint, image: &Image| {
+                self.recoveries.fetch_add(1, Ordering::Relaxed);
+                let (faults, what) = self.recovered(image, [&after.legal[..], &[]]);
+                if faults == 0 {
+                    return ControlFlow::Continue(());
+                }
+                found = Some(Violation { faults, point: point.clone(), what });
+                ControlFlow::Break(())
+            };
+            let _ = enumerator.visit(&window(to, to), &mut visit);
+        }
+        found
+    }
+
+    /// Mounts what a power failure left and looks at it.
+    fn recovered(&self, image: &Image, legal: [&[Tree]; 2]) -> (u16, String) {
+        let mut disk = self.device(image);
+        let memory = match self.design.mount(&mut disk) {
+            Ok(memory) => memory,
+            Err(error) => return (1 << RECOVERS, format!("the volume does not mount: {error}")),
+        };
+        let (mut faults, mut what) = (0, String::new());
+        for (index, invariant) in self.design.invariants().iter().enumerate() {
+            if let Err(why) = (invariant.check)(&self.design, &memory, &disk) {
+                faults |= 1 << (INVARIANTS + index);
+                what = format!("{}: {why}", invariant.name);
+            }
+        }
+        match self.design.read(&memory, &disk) {
+            Ok(tree) if legal.into_iter().flatten().any(|legal| *legal == tree) => {}
+            Ok(tree) => {
+                faults |= 1 << KEEPS;
+                let durable = legal.into_iter().flatten().next().expect("something is legal");
+                what = format!("{} {what}", durable.difference(&tree));
+            }
+            Err(error) => {
+                faults |= 1 << KEEPS;
+                what = format!("the volume cannot be read: {error}; {what}");
+            }
+        }
+        (faults, what)
+    }
+
+    /// Forgets events that a power failure can no longer undo.
+    fn settle(&self, state: &mut State<D::Memory>) {
+        let log = state.disk.log();
+        let durable = match self.level {
+            Level::Linear => log.len(),
+            _ => log.epoch_start(log.len()),
+        };
+        if durable == 0 {
+            return;
+        }
+        let image = state.disk.image().clone();
+        log.apply(0..durable, &mut state.base);
+        let rest: Vec<(usize, Vec<u8>)> = log
+            .events()
+            .skip(durable)
+            .filter_map(|event| match event {
+                fathom_block::Event::Write { at, data, .. } => Some((at, data.to_vec())),
+                _ => None,
+            })
+            .collect();
+        state.disk.restart(image).expect("its own image");
+        for (at, data) in rest {
+            state.disk.write(at, &data).expect("it was written before");
+        }
+    }
+
+    /// The volume after a power failure, if it is worth going on.
+    fn crashed(
+        &self,
+        before: &State<D::Memory>,
+        call: &Call,
+        point: &CrashPoint,
+    ) -> Option<State<D::Memory>> {
+        let after = self.execute(before, call)?;
+        let window = Window::new(&before.base, after.disk.log(), self.geometry.atomic_bytes);
+        let image = window.rebuild(point).ok()?;
+        let mut disk = self.device(&image);
+        let memory = self.design.mount(&mut disk).ok()?;
+        let tree = self.design.read(&memory, &disk).ok()?;
+        let legal = before.legal.iter().chain(after.legal.iter());
+        let tree = *legal.into_iter().find(|legal| **legal == tree)?;
+        let mut next = State {
+            base: disk.image().clone(),
+            disk,
+            memory,
+            tree,
+            legal: Arc::new(vec![tree]),
+            crashes: before.crashes + 1,
+            version: before.version + 1,
+            recent: before.recent << 8 | u64::from(b'!'),
+            faults: 0,
+            fresh: after.fresh,
+        };
+        self.settle(&mut next);
+        Some(next)
+    }
+
+    fn crash_points(&self, state: &State<D::Memory>, call: &Call, actions: &mut Vec<Action>) {
+        let Some(after) = self.execute(state, call) else { return };
+        let (from, to) = (state.disk.position(), after.disk.position());
+        let window = Window::new(&state.base, after.disk.log(), self.geometry.atomic_bytes);
+        let enumerator = self.level.enumerator(&Bounds::default());
+        let _ = enumerator.visit(&window.between(from, to), &mut |point, _| {
+            if point.position() > from {
+                actions.push(Action::Crash(*call, point.clone()));
+            }
+            ControlFlow::Continue(())
+        });
+    }
+}
+
+fn holds<D: Design, const FAULT: usize>(_: &Explorer<D>, state: &State<D::Memory>) -> bool {
+    state.faults & (1 << FAULT) == 0
+}
+
+impl<D: Design> System for Explorer<D> {
+    type State = State<D::Memory>;
+    type Action = Action;
+
+    fn init(&self) -> Vec<State<D::Memory>> {
+        let mut disk = self.device(&self.blank);
+        let memory = self.design.mount(&mut disk).expect("it did in new()");
+        let base = disk.image().clone();
+        disk.restart(base.clone()).expect("its own image");
+        let tree = Tree::default();
+        let legal = Arc::new(vec![tree]);
+        let (recent, version, crashes, faults) = (0, 0, 0, 0);
+        vec![State { disk, base, memory, tree, legal, fresh: 1, recent, version, crashes, faults }]
+    }
+
+    fn actions(&self, state: &State<D::Memory>, actions: &mut Vec<Action>) {
+        if state.faults != 0 {
+            return;
+        }
+        let mut possible = Vec::new();
+        calls(&self.design.menu(), &state.tree, &mut possible);
+        for call in possible {
+            if state.crashes + 1 < self.limits.crashes {
+                self.crash_points(state, &call, actions);
+            }
+            actions.push(Action::Call(call));
+        }
+    }
+
+    fn next(&self, state: &State<D::Memory>, action: &Action) -> Option<State<D::Memory>> {
+        let mut next = match action {
+            Action::Call(call) => self.execute(state, call)?,
+            Action::Crash(call, point) => return self.crashed(state, call, point),
+        };
+        if self.limits.crashes > 0 && next.faults == 0 {
+            next.faults = self.judge(state, &next).map_or(0, |violation| violation.faults);
+        }
+        self.settle(&mut next);
+        Some(next)
+    }
+
+    fn key(&self, state: &State<D::Memory>) -> u128 {
+        let kept = 8 * self.limits.remember.min(8);
+        let recent = if kept == 64 { state.recent } else { state.recent & ((1 << kept) - 1) };
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&encode::shape(&state.tree).to_le_bytes());
+        bytes[8..16].copy_from_slice(&recent.to_le_bytes());
+        bytes[16] = state.version;
+        bytes[17] = state.crashes;
+        bytes[18..20].copy_from_slice(&state.faults.to_le_bytes());
+        if self.limits.names_count || state.crashes > 0 {
+            // A recovered volume is not like one that was never interrupted.
+            let device = state.disk.image().digest().0 as u64;
+            bytes[24..32].copy_from_slice(&device.to_le_bytes());
+        }
+        Digest::of(DOMAIN_STATE, &bytes).0
+    }
+
+    fn properties(&self) -> Vec<Property<Explorer<D>>> {
+        let checks: [fn(&Explorer<D>, &State<D::Memory>) -> bool; INVARIANTS_MAX] = [
+            holds::<D, { INVARIANTS }>,
+            holds::<D, { INVARIANTS + 1 }>,
+            holds::<D, { INVARIANTS + 2 }>,
+            holds::<D, { INVARIANTS + 3 }>,
+            holds::<D, { INVARIANTS + 4 }>,
+        ];
+        let invariants = self.design.invariants().iter().zip(checks);
+        [
+            Property::always("does what is asked", holds::<D, ANSWERS>),
+            Property::always("mounts after a power failure", holds::<D, RECOVERS>),
+            Property::always("keeps what it promised", holds::<D, KEEPS>),
+        ]
+        .into_iter()
+        .chain(invariants.map(|(invariant, check)| Property::always(invariant.name, check)))
+        .collect()
+    }
+}
