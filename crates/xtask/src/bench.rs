@@ -17,6 +17,8 @@ pub(crate) enum Name {
     Block,
     /// RESTORE of the FUSE server by ioctl, against unmounting and mounting a small ext4 (root)
     Snapshot,
+    /// Crash images judged per second for every library file system; the search against stateright
+    CrashLibrary,
     /// What `fathom cover` costs the traced program, against strace and bpftrace (root)
     Cover,
 }
@@ -27,7 +29,13 @@ pub(crate) fn run(name: Name) -> Result<()> {
         Name::Model => ("fathom-model", "model"),
         Name::Block => ("fathom-block", "block"),
         Name::Snapshot => ("fathom-subjects", "snapshot"),
+        Name::CrashLibrary => ("fathom", "crash_library"),
         Name::Cover => ("fathom-trace", "cover"),
     };
-    shell::run(shell::cargo().args(["bench", "--quiet", "--package", package, "--bench", bench]))
+    let mut cargo = shell::cargo();
+    cargo.args(["bench", "--quiet", "--package", package, "--bench", bench]);
+    if matches!(name, Name::CrashLibrary) {
+        cargo.args(["--features", "fatfs,redoxfs,rsext4"]);
+    }
+    shell::run(&mut cargo)
 }

@@ -1,0 +1,209 @@
+//! Scripts played again: to look at a finding, to replay it, to shrink it.
+
+use std::ops::ControlFlow;
+
+use fathom_block::{CrashPoint, Event as BlockEvent, Image, Window};
+use fathom_core::{HarnessFault, Op, Tree};
+
+use super::{CrashSystem, Refusal, State, Stretch};
+use crate::crash::judge::Cause;
+use crate::crash::promise::Candidate;
+use crate::crash::recovery::{repaired, visible};
+use crate::crash::script::{Event, Script};
+use crate::crash::session::Broke;
+use crate::crash::workload::{Step, StepKind};
+use crate::search::System;
+
+/// A script that was played on the subject, to its end.
+#[derive(Debug)]
+pub struct Played {
+    /// What is wrong at the end, if anything.
+    pub wrong: Option<(Cause, String)>,
+    /// The image that the last power failure left; blank if there was none.
+    pub image: Image,
+    /// Visible before the last operation.
+    pub before: Tree,
+    /// The legal trees after the last power failure.
+    pub promised: Vec<Tree>,
+    /// Visible at the end; what made that impossible.
+    pub found: Result<Tree, Broke>,
+    /// Visible once the file system has repaired itself, if that is something else.
+    pub repaired: Option<Tree>,
+    /// What the device was told during the last operation, and whether it arrived.
+    pub writes: Vec<(String, bool)>,
+}
+
+impl CrashSystem<'_> {
+    /// Plays a script; `None` if it cannot be followed to its end.
+    ///
+    /// # Errors
+    /// If the harness fails.
+    pub fn play(&self, script: &Script) -> Result<Option<Played>, HarnessFault> {
+        let mut state = self.init().remove(0);
+        let mut events = script.0.iter().peekable();
+        while let Some(event) = events.next() {
+            let Event::Op(op) = event else { return Ok(None) };
+            let step = Step { kind: StepKind::Sync, ops: vec![op.clone()] };
+            let point = match events.peek() {
+                Some(Event::PowerCut(point)) => {
+                    events.next();
+                    Some(point)
+                }
+                _ => None,
+            };
+            if events.peek().is_none() {
+                let played = self.finale(&state, &step, point);
+                return self.fault().map_or(Ok(played), Err);
+            }
+            let next = match point {
+                Some(point) => self.crash(&state, &step, 0, point),
+                None => self.step(&state, &step, false),
+            };
+            let Some(next) = next else { return Ok(None) };
+            state = next;
+        }
+        Ok(None)
+    }
+
+    /// The last operation of a script, and the power failure in it.
+    fn finale(&self, state: &State, step: &Step, point: Option<&CrashPoint>) -> Option<Played> {
+        let mut played = Played {
+            wrong: None,
+            image: self.blank.clone(),
+            before: state.tree(),
+            promised: Vec::new(),
+            found: Ok(state.tree()),
+            repaired: None,
+            writes: Vec::new(),
+        };
+        let Some(point) = point else {
+            match self.take_whole(state, step) {
+                Ok(taken) => played.found = Ok(taken.session.tree),
+                Err(Refusal::Wrong { cause, what, .. }) => played.wrong = Some((cause, what)),
+                Err(Refusal::Full) => return None,
+            }
+            return Some(played);
+        };
+        let taken = self.take(state, step).ok()?;
+        let positions = &taken.session.positions[taken.repeated..];
+        let (mut from, mut to) = (positions[0], positions[1]);
+        let (during, after) = &taken.promises[0];
+        let at = point.position();
+        let halfway = matches!(point, CrashPoint::Torn { .. } | CrashPoint::Erase { .. });
+        let (mut promise, mut op) = (if halfway || at < to { during } else { after }, &step.ops[0]);
+        if at < from || (at == from && !halfway && is_mounting(state, op, from)) {
+            (from, to, promise, op) = (0, from, &state.promise, &Op::Remount);
+        }
+        let atomic_bytes = self.subject.geometry().atomic_bytes;
+        let window = Window::new(&state.base, &taken.session.log, atomic_bytes);
+        played.image = window.rebuild(point).ok()?;
+        played.writes = tell_writes(&window, from.min(at), to, point);
+        let stretch = Stretch { window: window.between(from, to), promise, op };
+        let known = self.recovered(&played.image)?;
+        let floor = self.capacity_floor(&stretch);
+        played.wrong = self.verdict(&stretch, &played.image, &known, floor);
+        played.promised = promise.candidates().iter().map(Candidate::tree).collect();
+        played.found = visible(self.subject, &played.image);
+        let repaired = repaired(self.subject, &played.image).ok();
+        played.repaired = repaired.filter(|tree| played.found.as_ref() != Ok(tree));
+        Some(played)
+    }
+
+    /// All scripts that continue `script`, which ends with an operation, by a power failure in or
+    /// after it that shows `cause`: calls `found` until it has enough.
+    ///
+    /// # Errors
+    /// If the harness fails.
+    pub fn cuts(
+        &self,
+        script: &Script,
+        cause: &Cause,
+        found: &mut dyn FnMut(CrashPoint) -> ControlFlow<()>,
+    ) -> Result<(), HarnessFault> {
+        let Some((Event::Op(last), before)) = script.0.split_last() else { return Ok(()) };
+        let Some(state) = self.lead(before) else { return Ok(()) };
+        let step = Step { kind: StepKind::Sync, ops: vec![last.clone()] };
+        let Ok(taken) = self.take(&state, &step) else { return Ok(()) };
+        for (_, stretch) in self.stretches(&state.base, &step, &taken) {
+            let floor = self.capacity_floor(&stretch);
+            for level in &self.levels {
+                let enumerator = level.enumerator(&self.config.bounds);
+                let flow = enumerator.visit(&stretch.window, &mut |point, image| {
+                    let Some(known) = self.recovered(image) else { return ControlFlow::Break(()) };
+                    match self.verdict(&stretch, image, &known, floor) {
+                        Some((seen, _)) if seen == *cause => found(point.clone()),
+                        _ => ControlFlow::Continue(()),
+                    }
+                });
+                if flow.is_break() {
+                    return self.fault().map_or(Ok(()), Err);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The state after some events.
+    fn lead(&self, events: &[Event]) -> Option<State> {
+        let mut state = self.init().remove(0);
+        let mut events = events.iter().peekable();
+        while let Some(event) = events.next() {
+            let Event::Op(op) = event else { return None };
+            let step = Step { kind: StepKind::Sync, ops: vec![op.clone()] };
+            state = match events.peek() {
+                Some(Event::PowerCut(point)) => {
+                    events.next();
+                    self.crash(&state, &step, 0, point)?
+                }
+                _ => self.step(&state, &step, false)?,
+            };
+        }
+        Some(state)
+    }
+}
+
+/// Whether a power failure right before `op` is one right after a mount: see
+/// [`CrashSystem::judge_mount`].
+fn is_mounting(state: &State, op: &Op, mounted_at: usize) -> bool {
+    state.since.is_empty() && mounted_at > 0 && matches!(op, Op::Sync)
+}
+
+/// What the device was told, in words, and whether it is in the image of the point.
+fn tell_writes(
+    window: &Window<'_>,
+    from: usize,
+    to: usize,
+    point: &CrashPoint,
+) -> Vec<(String, bool)> {
+    let mut volatile = 0;
+    let epoch = window.log().epoch_start(point.position());
+    let tell = |(index, event): (usize, BlockEvent<'_>)| {
+        let in_flight = index >= epoch && event.is_volatile();
+        let number = volatile;
+        volatile += usize::from(in_flight);
+        if index < from {
+            return None;
+        }
+        let text = match event {
+            BlockEvent::Write { at, data, .. } => format!("write {} bytes at {at}", data.len()),
+            BlockEvent::Erase { at, len } => format!("erase {len} bytes at {at}"),
+            BlockEvent::Flush => "flush".to_owned(),
+            BlockEvent::Mark(_) => return None,
+        };
+        let issued = index < point.position();
+        Some(match point {
+            CrashPoint::Epoch { lost, .. } if in_flight && lost.contains(number) => {
+                (format!("{text} (lost)"), false)
+            }
+            CrashPoint::Lost { event, .. } if *event == index => (format!("{text} (lost)"), false),
+            CrashPoint::Torn { position, arrived } | CrashPoint::Erase { position, arrived }
+                if *position == index =>
+            {
+                (format!("{text} (only {arrived})"), false)
+            }
+            _ => (text, issued),
+        })
+    };
+    let events = (0..to.max(point.position())).map(|index| (index, window.log().event(index)));
+    events.filter(|(index, _)| *index < window.log().len()).filter_map(tell).collect()
+}
