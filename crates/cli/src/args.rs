@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Cut the power of a library file system at every write of every short workload
     Crash(CrashArgs),
+    /// Explore a model of an on-disk design completely, with every power failure
+    Design(Box<crate::command::design::DesignArgs>),
     /// Repeat a finding or a trace: exit 0 if it goes the same way, 1 if not
     Replay(ReplayArgs),
     /// Look longer for a shorter way to a finding

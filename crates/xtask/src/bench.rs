@@ -15,6 +15,8 @@ pub(crate) enum Name {
     Model,
     /// Block images: snapshot + write + digest, against copying and hashing a vector
     Block,
+    /// The search on designs: philosophers against SPIN (if it is installed), the log-structured design
+    Designs,
     /// RESTORE of the FUSE server by ioctl, against unmounting and mounting a small ext4 (root)
     Snapshot,
     /// Crash images judged per second for every library file system; the search against stateright
@@ -28,6 +30,7 @@ pub(crate) fn run(name: Name) -> Result<()> {
     let (package, bench) = match name {
         Name::Model => ("fathom-model", "model"),
         Name::Block => ("fathom-block", "block"),
+        Name::Designs => ("fathom-designs", "designs"),
         Name::Snapshot => ("fathom-subjects", "snapshot"),
         Name::CrashLibrary => ("fathom", "crash_library"),
         Name::Cover => ("fathom-trace", "cover"),

@@ -5,6 +5,7 @@ pub(crate) mod config;
 pub(crate) mod cover;
 pub(crate) mod crash;
 pub(crate) mod demo;
+pub(crate) mod design;
 pub(crate) mod export;
 pub(crate) mod list;
 pub(crate) mod mount;

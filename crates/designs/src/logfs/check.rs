@@ -42,9 +42,8 @@ fn named(memory: &Memory, disk: &Recorder) -> Result<[u8; NODES], String> {
 
 fn nodes_belong(_: &Logfs, memory: &Memory, disk: &Recorder) -> Result<(), String> {
     let named = named(memory, disk)?;
-    for nid in 1..NODES {
-        let allocated = memory.nat[nid] != NONE;
-        match (allocated, named[nid]) {
+    for (nid, (named, address)) in named.into_iter().zip(memory.nat).enumerate().skip(1) {
+        match (address != NONE, named) {
             (true, 1) | (false, 0) => {}
             (true, 0) => return Err(format!("node {nid} is allocated and of no file")),
             (false, _) => return Err(format!("node {nid} is of a file and not allocated")),

@@ -79,9 +79,9 @@ fn order(layout: &Layout, records: &[Record; FILES_MAX]) -> [u8; FILES_MAX] {
 
 /// Moves the inodes of a disk and renames the contents.
 fn rename(layout: &Layout, disk: &mut Disk, from: &Disk, places: &[u8; FILES_MAX]) {
-    for file in 0..layout.files() {
+    for (file, place) in places.iter().enumerate().take(layout.files()) {
         let inode = layout.inode(from, file);
-        layout.inode_mut(disk, usize::from(places[file])).copy_from_slice(inode);
+        layout.inode_mut(disk, usize::from(*place)).copy_from_slice(inode);
     }
     for data in 0..layout.data_blocks() as u8 {
         let block = layout.data_block(data);

@@ -8,7 +8,7 @@ use super::shadow::{Path, Tree};
 
 /// A condition on the metadata of a mounted volume.
 #[derive(Debug)]
-pub struct Invariant<D: Design + ?Sized> {
+pub struct Invariant<D: Design> {
     /// What people call it.
     pub name: &'static str,
     /// Whether it holds; otherwise what is wrong, with the blocks involved.

@@ -393,6 +393,9 @@ impl<D: Design> Explorer<D> {
     }
 }
 
+/// A property as the search wants it.
+type Check<D> = fn(&Explorer<D>, &State<<D as Design>::Memory>) -> bool;
+
 fn holds<D: Design, const FAULT: usize>(_: &Explorer<D>, state: &State<D::Memory>) -> bool {
     state.faults & (1 << FAULT) == 0
 }
@@ -456,7 +459,7 @@ impl<D: Design> System for Explorer<D> {
     }
 
     fn properties(&self) -> Vec<Property<Explorer<D>>> {
-        let checks: [fn(&Explorer<D>, &State<D::Memory>) -> bool; INVARIANTS_MAX] = [
+        let checks: [Check<D>; INVARIANTS_MAX] = [
             holds::<D, { INVARIANTS }>,
             holds::<D, { INVARIANTS + 1 }>,
             holds::<D, { INVARIANTS + 2 }>,
