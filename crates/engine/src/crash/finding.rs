@@ -447,9 +447,11 @@ impl CrashFinding {
                 .collect();
             if paths.is_empty() { "nothing".to_owned() } else { paths.join("  ") }
         };
-        for (index, tree) in self.promised.iter().enumerate() {
+        let mut promised: Vec<String> = self.promised.iter().map(list).collect();
+        promised.dedup();
+        for (index, tree) in promised.iter().enumerate() {
             let label = if index == 0 { "promised" } else { "or" };
-            writeln!(f, "  {label:9} {}", list(tree))?;
+            writeln!(f, "  {label:9} {tree}")?;
         }
         match &self.found {
             Ok(tree) => writeln!(f, "  found     {}", list(tree))?,

@@ -116,6 +116,8 @@ struct Taken {
 enum Refusal {
     /// No space: this way ends.
     Full,
+    /// The subject does not have the operation: this way ends.
+    Unsupported,
     /// The subject does something else than the reference, without any power failure.
     Wrong {
         cause: Cause,
@@ -189,6 +191,7 @@ impl<'a> CrashSystem<'a> {
             let expected = model.execute(op);
             match (&expected.result, &found.result) {
                 (_, Err(Errno::ENOSPC | Errno::ENOMEM)) => return Err(Refusal::Full),
+                (_, Err(Errno::EOPNOTSUPP)) => return Err(Refusal::Unsupported),
                 (Ok(_), Ok(_)) | (Err(_), Err(_)) => {}
                 _ => {
                     let what = format!("{op}: expected {expected}, found {found}");
@@ -230,6 +233,7 @@ impl<'a> CrashSystem<'a> {
                 self.ledger.reach("the disk was full");
                 None
             }
+            Err(Refusal::Unsupported) => None,
             Err(Refusal::Wrong { cause, what, ops }) => {
                 let events = step.ops[..ops].iter().cloned().map(Event::Op);
                 let sighting = Sighting { script: state.script(events), what };
@@ -349,15 +353,15 @@ impl<'a> CrashSystem<'a> {
             let (cause, differences) = classify(promise, &tree(), op);
             return Some((cause, differences.join("\n")));
         }
-        if !promise.is_exact() {
-            // A damaged entry that nobody promised may be in the way of whatever comes later.
-            return None;
-        }
+        // A damaged entry that nobody promised may be in the way of whatever comes later; an
+        // independent checker judges the whole.
+        let exact = promise.is_exact();
+        let trouble = trouble.filter(|trouble| exact || trouble.class == Class::Rejected);
         if let Some(trouble) = trouble {
             return Some(cause(trouble.class, &trouble.what));
         }
         match (known.capacity_bytes, capacity_floor) {
-            (Some(bytes), Some(floor)) if must_recover && bytes < floor => {
+            (Some(bytes), Some(floor)) if must_recover && exact && bytes < floor => {
                 let what = format!("only {bytes} bytes can be written, {floor} should fit");
                 Some(cause(Class::Leak, &what))
             }

@@ -80,7 +80,7 @@ impl CrashSystem<'_> {
             match self.take_whole(state, step) {
                 Ok(taken) => played.found = Ok(taken.session.tree),
                 Err(Refusal::Wrong { cause, what, .. }) => played.wrong = Some((cause, what)),
-                Err(Refusal::Full) => return None,
+                Err(Refusal::Full | Refusal::Unsupported) => return None,
             }
             return Some(played);
         };
