@@ -275,16 +275,18 @@ __noinline int read_operands(struct work *w)
 	w->touch = w->again = w->unread = w->paths = 0;
 	w->dirfd = AT_FDCWD;
 	how_paths_end(w, call);
+	__builtin_memset(w->slots, 0, sizeof(w->slots));
 	for (u32 i = 0; i < SLOTS_MAX; i++) {
-		u32 code = 0;
+		u32 code;
 		u64 value;
 
-		if (i < call->slots && call->kind[i] != SKIP) {
-			code = argument(w, call, i, &value) ? UNKNOWN :
-							      operand(w, call->kind[i], value);
-			if (code == UNKNOWN)
-				w->unread |= 1 << i;
-		}
+		if (i >= call->slots)
+			break;
+		if (call->kind[i] == SKIP)
+			continue;
+		code = argument(w, call, i, &value) ? UNKNOWN : operand(w, call->kind[i], value);
+		if (code == UNKNOWN)
+			w->unread |= 1 << i;
 		w->slots[i] = code;
 	}
 	if (call->flags & CALL_RANGE)

@@ -236,6 +236,18 @@ __noinline u64 find_child(struct work *w)
 	return 0;
 }
 
+struct mount_key {
+	u64 parent, point;
+};
+
+/* Mounts that were found lately. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct mount_key);
+	__type(value, u64);
+} mounts_found SEC(".maps");
+
 struct mount_search {
 	u64 at, head, point, found;
 };
@@ -255,16 +267,30 @@ static long next_mount(u32 index, struct mount_search *s)
 	return 0;
 }
 
-/* The mount on a dentry of the present mount. */
+/* The mount on a dentry of the present mount. One that was found before is still there if it says so itself:
+ * an unmounted one is its own parent (fs/namespace.c). */
 __noinline u64 find_mount(struct work *w, u64 dentry)
 {
 	struct mount_search s = { .point = dentry };
+	struct mount_key key = { .point = dentry };
+	struct mount *mount;
+	u64 *known;
 
 	if (!w)
 		return 0;
+	key.parent = w->mount;
+	known = bpf_map_lookup_elem(&mounts_found, &key);
+	if (known) {
+		mount = mount_of(*known);
+		if ((u64)BPF_CORE_READ(mount, mnt_mountpoint) == dentry &&
+		    BPF_CORE_READ(mount, mnt_parent) == mount_of(w->mount))
+			return *known;
+	}
 	s.head = (u64)mount_of(w->mount) + bpf_core_field_offset(struct mount, mnt_mounts);
 	bpf_probe_read_kernel(&s.at, 8, (void *)s.head);
 	bpf_loop(8192, next_mount, &s, 0);
+	if (s.found)
+		bpf_map_update_elem(&mounts_found, &key, &s.found, BPF_ANY);
 	return s.found;
 }
 
@@ -398,30 +424,31 @@ __noinline int follow_link(struct work *w)
 	return FOLLOWED;
 }
 
-/* One component, or one slash. Stops with 1. */
+/* One component with the slashes before it. Stops with 1. */
 static long walk_step(u32 index, struct work **context)
 {
 	struct work *w = *context;
 	u64 child, mounted;
-	int last, followed;
+	int followed;
 	char c;
 
 	if (!w || w->pos >= PATH_BYTES - 1)
 		return 1;
 	c = path_at(w, w->pos);
+	if (c == '/') {
+		c = path_at(w, ++w->pos);
+		/* More than one is rare: the next step sees to it. */
+		if (c == '/')
+			return 0;
+	}
 	if (!c)
 		return 1;
-	if (c == '/') {
-		w->pos++;
-		return 0;
-	}
 	if (!hash_component(w)) {
 		w->missed = 1;
 		return 1;
 	}
 	w->pos += w->len;
-	last = is_last(w);
-	if (last && w->parent)
+	if (w->parent && is_last(w))
 		return 1;
 	if (w->len == 1 && w->first == '.')
 		return 0;
@@ -438,7 +465,7 @@ static long walk_step(u32 index, struct work **context)
 	if (!w->found_inode)
 		return 1;
 	if ((w->found_flags & w->type_mask) == w->type_symlink) {
-		if (last == 1 && !w->follow_last) {
+		if (!w->follow_last && is_last(w) == 1) {
 			w->last_link = w->found_inode;
 			return 1;
 		}

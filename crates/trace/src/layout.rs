@@ -3,10 +3,11 @@
 //! The kinds of arguments come from the table of `fathom-core`; what is added here is what only a
 //! tracer needs: where the fields of a structure are, and how the call resolves its paths.
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use fathom_core::partition::{Arg, ArgKind, Base, table};
+
+use crate::sample::FastMap;
 
 /// Arguments of one call that are kept: `setxattrat` has nine; even, so that samples end aligned.
 pub const SLOTS_MAX: usize = 10;
@@ -214,7 +215,7 @@ pub fn calls() -> &'static [Call] {
 
 /// The index of a call in [`calls`] by its name.
 pub fn index_of(name: &str) -> Option<u16> {
-    static INDEX: LazyLock<BTreeMap<&'static str, u16>> = LazyLock::new(|| {
+    static INDEX: LazyLock<FastMap<&'static str, u16>> = LazyLock::new(|| {
         calls().iter().enumerate().map(|(index, call)| (call.name, index as u16)).collect()
     });
     INDEX.get(name).copied()

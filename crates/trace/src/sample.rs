@@ -339,10 +339,13 @@ impl Hasher for SampleHasher {
     }
 }
 
+/// A map with short keys that nobody chooses to collide.
+pub(crate) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<SampleHasher>>;
+
 /// Counted samples.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
-    counts: HashMap<Sample, u64, BuildHasherDefault<SampleHasher>>,
+    counts: FastMap<Sample, u64>,
 }
 
 impl Samples {

@@ -1,6 +1,8 @@
 //! The tracers against a program that knows which calls it makes (`ground_truth.c`): every call, every
 //! error and every class of every argument must be counted, and nothing else.
 
+#![allow(unsafe_code, reason = "reads a log of plain integers and asks who runs it")]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -8,14 +8,14 @@
 //! Entry and exit meet by thread (by processor where the log has no thread, which is told). Descriptors
 //! and directories are followed per process, as far as a log can: an inherited one is not known.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use super::paths::{Known, Mounts};
-use super::values::{Word, number, sample};
+use super::values::{Word, code, number};
 use super::{Found, Reader};
-use crate::layout::{SlotKind, Source, calls, index_of};
-use crate::sample::{AT_FDCWD, Sample, Samples, Touch};
+use crate::layout::{Call, SLOTS_MAX, Slot, SlotKind, Source, calls, index_of};
+use crate::sample::{AT_FDCWD, FastMap, Sample, Samples, Touch, fd};
 
 /// Names of LTTng for arguments that the manual pages call otherwise.
 const ALIASES: &[(&str, &[&str])] = &[
@@ -37,9 +37,14 @@ const ALIASES: &[(&str, &[&str])] = &[
     ("statbuf", &["statbuf", "buffer"]),
 ];
 
+/// A log does not say which descriptors are open; this says that one was not.
+const EBADF: i64 = -9;
+
 #[derive(Debug)]
 struct Begun {
-    sample: Sample,
+    call: u16,
+    touch: Touch,
+    slots: [u32; SLOTS_MAX],
     fd: Option<i32>,
 }
 
@@ -47,7 +52,7 @@ struct Begun {
 pub(super) struct Lttng {
     mounts: Mounts,
     known: Known,
-    begun: HashMap<u64, Begun>,
+    begun: FastMap<u64, Begun>,
     samples: Samples,
     without_thread: u64,
 }
@@ -57,31 +62,32 @@ impl Lttng {
         Lttng {
             mounts: Mounts::new(mounts),
             known: Known::default(),
-            begun: HashMap::new(),
+            begun: FastMap::default(),
             samples: Samples::default(),
             without_thread: 0,
         }
     }
 
     fn entry(&mut self, name: &str, thread: u64, process: u64, fields: &[u8]) {
-        let Some(call) = index_of(alias_of_call(name)) else { return };
+        let Some(index) = index_of(alias_of_call(name)) else { return };
+        let call = &calls()[usize::from(index)];
+        let words = Words::new(fields);
         let mut touch = Touch::Nothing;
         let mut first_fd = None;
         let mut dirfd = AT_FDCWD;
-        let words: Vec<(&[u8], &[u8])> = pairs(fields).collect();
-        let found = sample(call, Touch::Inside, 0, |_, source, name| match source {
-            Source::Register(_) => word(&words, name),
-            Source::Field { .. } => Word::Unknown,
-        });
-        for slot in &calls()[usize::from(call)].slots {
+        let mut slots = [0; SLOTS_MAX];
+        for (slot, (place, names)) in
+            call.slots.iter().zip(slots.iter_mut().zip(&names_of_arguments()[usize::from(index)]))
+        {
             let word = match slot.source {
-                Source::Register(_) => word(&words, slot.name),
-                Source::Field { .. } => continue,
+                Source::Register(_) => words.find(names),
+                Source::Field { .. } => Word::Unknown,
             };
+            *place = code(slot.kind, word, false);
             match (slot.kind, word) {
-                (SlotKind::Fd, Word::Number(fd)) => {
-                    first_fd = first_fd.or(Some(fd as i32));
-                    touch = either(touch, self.known.fd(process, fd as i32));
+                (SlotKind::Fd, Word::Number(number)) => {
+                    first_fd = first_fd.or(Some(number as i32));
+                    touch = either(touch, self.known.fd(process, number as i32));
                 }
                 (SlotKind::DirFd, Word::Number(fd)) => dirfd = fd as i32,
                 (SlotKind::Path, Word::Text { bytes, .. }) => {
@@ -96,22 +102,21 @@ impl Lttng {
                 _ => {}
             }
         }
-        if self.mounts.everything() || calls()[usize::from(call)].global {
+        if self.mounts.everything() || call.global {
             touch = Touch::Inside;
         }
-        let sample = Sample { touch: touch as u8, ..found };
-        self.begun.insert(thread, Begun { sample, fd: first_fd });
+        self.begun.insert(thread, Begun { call: index, touch, slots, fd: first_fd });
     }
 
     fn exit(&mut self, name: &str, thread: u64, process: u64, fields: &[u8]) {
         let Some(begun) = self.begun.remove(&thread) else { return };
-        let call = begun.sample.call();
+        let call = &calls()[usize::from(begun.call)];
         if call.name != alias_of_call(name) {
             return;
         }
         let result = pairs(fields).find(|(key, _)| *key == b"ret").and_then(|(_, v)| number(v));
         let result = result.unwrap_or(0) as i64;
-        let touch = begun.sample.touch();
+        let touch = begun.touch;
         if result >= 0 {
             match (call.base, begun.fd) {
                 ("open" | "dup", _) => self.known.set_fd(process, result as i32, touch),
@@ -120,8 +125,14 @@ impl Lttng {
                 _ => {}
             }
         }
-        if matches!(touch, Touch::Inside) {
-            let sample = Sample::new(begun.sample.call, touch, begun.sample.slots, result);
+        if touch == Touch::Inside {
+            let mut slots = begun.slots;
+            if result == EBADF {
+                let is_fd = |slot: &Slot| matches!(slot.kind, SlotKind::Fd | SlotKind::DirFd);
+                let fds = call.slots.iter().zip(&mut slots).filter(|(slot, _)| is_fd(slot));
+                fds.for_each(|(_, code)| *code = fd::BAD);
+            }
+            let sample = Sample::new(begun.call, touch, slots, result);
             self.samples.add(sample, 1);
         }
     }
@@ -149,15 +160,18 @@ impl Reader for Lttng {
             return false;
         };
         let (context, fields) = body.split_at(open);
-        let value = |key: &[u8]| {
-            find(context, key).and_then(|at| number(context[at + key.len()..].trim_ascii_start()))
-        };
-        let thread = value(b"vtid =").or_else(|| value(b" tid ="));
-        let process = value(b"vpid =").or_else(|| value(b" pid =")).or(thread);
-        let processor = value(b"cpu_id =").unwrap_or(0);
+        let (mut thread, mut process, mut processor) = (None, None, 0);
+        for (key, value) in numbers(context) {
+            match key {
+                b"vtid" | b"tid" => thread = Some(value),
+                b"vpid" | b"pid" => process = Some(value),
+                b"cpu_id" => processor = value,
+                _ => {}
+            }
+        }
         self.without_thread += u64::from(thread.is_none());
         let thread = thread.unwrap_or(processor);
-        let process = process.unwrap_or(0);
+        let process = process.unwrap_or(thread);
         if is_entry {
             self.entry(name, thread, process, &fields[1..]);
         } else {
@@ -192,19 +206,43 @@ fn either(a: Touch, b: Touch) -> Touch {
     if a == Touch::Inside || b == Touch::Inside { Touch::Inside } else { b }
 }
 
-fn word<'a>(words: &[(&'a [u8], &'a [u8])], name: &str) -> Word<'a> {
-    let names: &[&str] = match ALIASES.iter().find(|(ours, _)| *ours == name) {
-        Some((_, theirs)) => theirs,
-        None => &[],
-    };
-    let is = |key: &[u8]| key == name.as_bytes() || names.iter().any(|n| n.as_bytes() == key);
-    match words.iter().find(|(key, _)| is(key)) {
-        Some((_, [b'"', text @ ..])) => {
-            let text = text.strip_suffix(b"\"").unwrap_or(text);
-            Word::Text { bytes: text, length: text.len() }
+/// For every call and kept argument the names that LTTng can have for it.
+fn names_of_arguments() -> &'static [Vec<Vec<&'static [u8]>>] {
+    static NAMES: LazyLock<Vec<Vec<Vec<&'static [u8]>>>> = LazyLock::new(|| {
+        let names = |name: &'static str| {
+            let aliases = ALIASES.iter().filter(|(ours, _)| *ours == name);
+            let aliases = aliases.flat_map(|(_, theirs)| theirs.iter().copied());
+            std::iter::once(name).chain(aliases).map(str::as_bytes).collect()
+        };
+        let of_call = |call: &Call| call.slots.iter().map(|slot| names(slot.name)).collect();
+        calls().iter().map(of_call).collect()
+    });
+    &NAMES
+}
+
+/// The fields of one event. No call has more.
+struct Words<'a> {
+    words: [(&'a [u8], &'a [u8]); 8],
+}
+
+impl<'a> Words<'a> {
+    fn new(fields: &'a [u8]) -> Words<'a> {
+        let mut words: [(&[u8], &[u8]); 8] = [(b"", b""); 8];
+        for (place, pair) in words.iter_mut().zip(pairs(fields)) {
+            *place = pair;
         }
-        Some((_, value)) => number(value).map_or(Word::Unknown, Word::Number),
-        None => Word::Unknown,
+        Words { words }
+    }
+
+    fn find(&self, names: &[&[u8]]) -> Word<'a> {
+        match self.words.iter().find(|(key, _)| names.contains(key)) {
+            Some((_, [b'"', text @ ..])) => {
+                let text = text.strip_suffix(b"\"").unwrap_or(text);
+                Word::Text { bytes: text, length: text.len() }
+            }
+            Some((_, value)) => number(value).map_or(Word::Unknown, Word::Number),
+            None => Word::Unknown,
+        }
     }
 }
 
@@ -224,6 +262,23 @@ fn pairs(fields: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
         let (value, tail) = value.split_at(end);
         rest = tail.trim_ascii_start().strip_prefix(b",").unwrap_or(tail);
         Some((key, value.trim_ascii_end()))
+    })
+}
+
+/// Every `key = number` of the contexts before the fields.
+fn numbers(context: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
+    let mut rest = context;
+    std::iter::from_fn(move || {
+        loop {
+            let equals = rest.iter().position(|byte| *byte == b'=')?;
+            let key = rest[..equals].trim_ascii_end();
+            let start = key.iter().rposition(|byte| matches!(byte, b' ' | b'{' | b'[' | b','));
+            let key = &key[start.map_or(0, |at| at + 1)..];
+            rest = rest[equals + 1..].trim_ascii_start();
+            if let Some(value) = number(rest) {
+                return Some((key, value));
+            }
+        }
     })
 }
 

@@ -1,10 +1,9 @@
 //! Which calls of a log are on the watched mounts: by the names in it, as far as names can tell.
 
-use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use crate::sample::Touch;
+use crate::sample::{FastMap, Touch};
 
 /// Mounts by name; everything counts if there are none.
 #[derive(Debug, Default)]
@@ -44,21 +43,21 @@ impl Mounts {
 /// name them.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    fds: HashMap<(u64, i32), Touch>,
-    cwd: HashMap<u64, Touch>,
+    fds: FastMap<(u64, u64), Touch>,
+    cwd: FastMap<u64, Touch>,
 }
 
 impl Known {
     pub(super) fn fd(&self, process: u64, fd: i32) -> Touch {
-        self.fds.get(&(process, fd)).copied().unwrap_or(Touch::Outside)
+        self.fds.get(&(process, fd as u64)).copied().unwrap_or(Touch::Outside)
     }
 
     pub(super) fn set_fd(&mut self, process: u64, fd: i32, touch: Touch) {
-        self.fds.insert((process, fd), touch);
+        self.fds.insert((process, fd as u64), touch);
     }
 
     pub(super) fn close(&mut self, process: u64, fd: i32) {
-        self.fds.remove(&(process, fd));
+        self.fds.remove(&(process, fd as u64));
     }
 
     pub(super) fn cwd(&self, process: u64) -> Touch {

@@ -33,7 +33,10 @@ pub(super) fn code(kind: SlotKind, word: Word<'_>, failed_badly: bool) -> u32 {
             SlotKind::Path | SlotKind::PathOrText | SlotKind::Text | SlotKind::XattrName,
             Word::Text { bytes, length },
         ) => {
-            // Only the first bytes and the length count.
+            if bytes.len() == length {
+                return encode(kind, Raw::Text(Some(bytes)));
+            }
+            // With escapes: only the first bytes and the true length count.
             let mut text = [b'x'; 4200];
             let start = bytes.len().min(16);
             text[..start].copy_from_slice(&bytes[..start]);
