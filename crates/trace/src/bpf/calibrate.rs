@@ -99,7 +99,7 @@ mod tests {
         let (table, shift) = (0xffff_8881_0000_0000, 12);
         let noted = |n: u64| {
             let hash = (n * 0x9e37_79b9) as u32;
-            let first = n % 7 != 0;
+            let first = !n.is_multiple_of(7);
             let pprev = if first { table + 8 * u64::from(hash >> shift) } else { n * 4096 };
             Calibration { pprev, hash_len: u64::from(hash) | 5 << 32 }
         };

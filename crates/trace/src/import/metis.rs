@@ -12,8 +12,10 @@ use super::{Found, Reader};
 use crate::layout::{Source, index_of};
 use crate::sample::{Samples, Touch};
 
-/// (operation, call, position of each argument of the call in the line, 0 is the path)
-const OPERATIONS: &[(&str, &str, &[(&str, usize)])] = &[
+/// An operation, its call, and the position of each argument of the call in the line (0 is the path).
+type Operation = (&'static str, &'static str, &'static [(&'static str, usize)]);
+
+const OPERATIONS: &[Operation] = &[
     ("create_file", "open", &[("path", 0), ("flags", 1), ("mode", 2)]),
     ("write_file", "open", &[("path", 0), ("flags", 1)]),
     ("write_file", "pwrite64", &[("offset", 3), ("count", 4)]),
