@@ -1,8 +1,8 @@
 //! The search on designs: against SPIN, and the log-structured design by itself.
 //!
-//! SPIN's model is written here in Promela: one process whose steps are those of ours, so that both
-//! visit the same number of states, which is compared. `pan` is compiled with `-O2 -DSAFETY`. Both
-//! sides use one core; they take turns and the medians count. What SPIN needs is told if it is absent.
+//! SPIN's models (`link.pml`, and the philosophers below) are processes whose steps are those of
+//! ours, so that both sides visit the same number of states, which is compared. `pan` is compiled
+//! with `-O2 -DSAFETY`. Both sides use one core; they take turns and the medians count.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use fathom_designs::classic::Philosophers;
 use fathom_designs::logfs::Logfs;
+use fathom_designs::mapping::{Kind, Layout, Mapping};
 use fathom_designs::volume::{Explorer, Limits};
 use fathom_engine::search::{Memory, Plan, Report, Strategy, System, Unobserved, search};
 
@@ -25,21 +26,21 @@ const BITS_LOG: u32 = 27;
 const LENGTH: u32 = 7;
 
 fn main() {
-    let philosophers = spin_philosophers();
+    let [philosophers, link] = models().map(|model| against_spin(&model));
     let (one, two) = (log_seconds(1), log_seconds(2));
     let (speedup, rate) = (one.0 / two.0, one.1 / one.0);
-    println!(
-        "log design, workloads of {LENGTH}: {rate:.0} operations/s on one thread, {speedup:.2} times as fast on two"
-    );
+    println!("log design: {rate:.0} operations/s on one thread, {speedup:.2} times as fast on two");
     log_length_10();
-    let [exact, bitstate] = philosophers.unwrap_or([f64::NAN; 2]);
-    let number =
-        |value: f64| if value.is_nan() { "null".to_owned() } else { format!("{value:.2}") };
+    // The slower of exact and bitstate counts.
+    let number = |ratios: Option<[f64; 2]>| match ratios {
+        None => "null".to_owned(),
+        Some([exact, bitstate]) => format!("{:.2}", exact.min(bitstate)),
+    };
     println!(
-        "{{\"vs_spin_philosophers\":{},\"vs_spin_philosophers_bitstate\":{},\"vs_spin_link\":null,\
-         \"f2fs_ops_per_s_1t\":{rate:.0},\"speedup_2t\":{speedup:.2}}}",
-        number(exact),
-        number(bitstate)
+        "{{\"vs_spin_philosophers\":{},\"vs_spin_link\":{},\"f2fs_ops_per_s_1t\":{rate:.0},\
+         \"speedup_2t\":{speedup:.2}}}",
+        number(philosophers),
+        number(link)
     );
 }
 
@@ -47,15 +48,61 @@ fn explore<S: System>(system: &S, plan: Plan) -> Report {
     search(system, &Strategy::Bfs, &plan, &mut Unobserved).expect("a sound plan")
 }
 
-/// Our states per second by SPIN's: exact, and bitstate.
-fn spin_philosophers() -> Option<[f64; 2]> {
-    let dir = std::env::temp_dir().join(format!("fathom-spin-{}", std::process::id()));
+/// A model that both sides know.
+struct Model {
+    name: &'static str,
+    /// Files for SPIN; the first is the model.
+    files: Vec<(&'static str, String)>,
+    /// For the C compiler.
+    defines: &'static [&'static str],
+    /// States that SPIN has more: before its process has begun.
+    states_more: u64,
+    /// Explores it; how many states.
+    ours: fn(Memory) -> u64,
+}
+
+fn models() -> [Model; 2] {
+    let philosophers = Model {
+        name: "philosophers",
+        files: vec![("model.pml", promela())],
+        defines: &[],
+        states_more: 0,
+        ours: |memory| {
+            let table = Philosophers::new(SEATS, false).expect("enough seats");
+            explore(&table, plan(memory)).states
+        },
+    };
+    let link = Model {
+        name: "link",
+        files: vec![
+            ("model.pml", include_str!("link.pml").to_owned()),
+            ("link.h", include_str!("link.h").to_owned()),
+        ],
+        defines: &["-DFILES=2", "-DBLOCKS=3", "-DTHREADS=2", "-DCACHE=0"],
+        states_more: 1,
+        ours: |memory| {
+            let seed = Mapping::new(Kind::Link).expect("the seed's geometry");
+            let layout = Layout::new(Kind::Link, 2, 3).expect("it fits");
+            let mapping = Mapping { layout, threads: 2, symmetry: false, ..seed };
+            explore(&mapping, plan(memory)).states
+        },
+    };
+    [philosophers, link]
+}
+
+fn plan(memory: Memory) -> Plan {
+    Plan { threads: 1, deadlock: true, stop_at_first: false, memory, ..Plan::default() }
+}
+
+/// Our states per second by SPIN's: exact, and bitstate. None if SPIN does not work here.
+fn against_spin(model: &Model) -> Option<[f64; 2]> {
+    let name = format!("fathom-spin-{}-{}", model.name, std::process::id());
+    let dir = std::env::temp_dir().join(name);
     fs::create_dir_all(&dir).expect("a scratch directory");
-    let result = compile_spin(&dir).map(|()| {
+    let result = compile_spin(&dir, model).map(|()| {
         [false, true].map(|bitstate| {
-            let mut ratios: Vec<f64> = (0..ROUNDS)
-                .map(|_| our_philosophers(bitstate) / spin_rate(&dir, bitstate))
-                .collect();
+            let round = |_| our_rate(model, bitstate) / spin_rate(&dir, model, bitstate);
+            let mut ratios: Vec<f64> = (0..ROUNDS).map(round).collect();
             ratios.sort_by(f64::total_cmp);
             ratios[ROUNDS / 2]
         })
@@ -64,38 +111,37 @@ fn spin_philosophers() -> Option<[f64; 2]> {
     result
 }
 
-fn our_philosophers(bitstate: bool) -> f64 {
-    let table = Philosophers::new(SEATS, false).expect("enough seats");
+fn our_rate(model: &Model, bitstate: bool) -> f64 {
     let bytes = 1 << (BITS_LOG - 3);
     let memory =
         if bitstate { Memory::Bitstate { bytes, hashes: 3, seed: 1 } } else { Memory::Exact };
-    let plan = Plan { threads: 1, deadlock: true, stop_at_first: false, memory, ..Plan::default() };
     let started = Instant::now();
-    let report = explore(&table, plan);
-    let rate = report.states as f64 / started.elapsed().as_secs_f64();
-    if !bitstate {
-        assert_eq!(report.states, table.states());
-    }
-    println!("philosophers, bitstate {bitstate}: fathom {} states, {rate:.0}/s", report.states);
+    let states = (model.ours)(memory);
+    let rate = states as f64 / started.elapsed().as_secs_f64();
+    println!("{}, bitstate {bitstate}: fathom {states} states, {rate:.0}/s", model.name);
     rate
 }
 
-/// The same table in Promela.
+/// The table of the philosophers in Promela.
 fn promela() -> String {
     let mut model = format!("byte p[{SEATS}];\nactive proctype table() {{ do\n");
     for seat in 0..SEATS {
         let (before, after) = ((seat + SEATS - 1) % SEATS, (seat + 1) % SEATS);
-        let _ =
-            writeln!(model, ":: d_step {{ p[{seat}] == 0 && p[{before}] != 2 -> p[{seat}] = 1 }}");
-        let _ =
-            writeln!(model, ":: d_step {{ p[{seat}] == 1 && p[{after}] == 0 -> p[{seat}] = 2 }}");
-        let _ = writeln!(model, ":: d_step {{ p[{seat}] == 2 -> p[{seat}] = 0 }}");
+        for (guard, then) in [
+            (format!("p[{seat}] == 0 && p[{before}] != 2"), 1),
+            (format!("p[{seat}] == 1 && p[{after}] == 0"), 2),
+            (format!("p[{seat}] == 2"), 0),
+        ] {
+            let _ = writeln!(model, ":: d_step {{ {guard} -> p[{seat}] = {then} }}");
+        }
     }
     model + "od }\n"
 }
 
-fn compile_spin(dir: &Path) -> Option<()> {
-    fs::write(dir.join("table.pml"), promela()).expect("a scratch file");
+fn compile_spin(dir: &Path, model: &Model) -> Option<()> {
+    for (name, text) in &model.files {
+        fs::write(dir.join(name), text).expect("a scratch file");
+    }
     let run = |program: &str, args: &[&str]| {
         let ran = Command::new(program).args(args).current_dir(dir).output();
         let worked = ran.as_ref().is_ok_and(|output| output.status.success());
@@ -104,15 +150,16 @@ fn compile_spin(dir: &Path) -> Option<()> {
         }
         worked.then_some(())
     };
-    run("spin", &["-a", "table.pml"])?;
-    run("gcc", &["-O2", "-DSAFETY", "-DNOREDUCE", "-w", "-o", "pan-exact", "pan.c"])?;
-    run("gcc", &["-O2", "-DSAFETY", "-DNOREDUCE", "-DBITSTATE", "-w", "-o", "pan-bit", "pan.c"])
+    run("spin", &["-a", "model.pml"])?;
+    let common = [&["-O2", "-DSAFETY", "-DNOREDUCE", "-w", "pan.c", "-o"][..], model.defines];
+    run("gcc", &[&common[0][..], &["pan-exact"], common[1]].concat())?;
+    run("gcc", &[&common[0][..], &["pan-bit", "-DBITSTATE"], common[1]].concat())
 }
 
-fn spin_rate(dir: &Path, bitstate: bool) -> f64 {
+fn spin_rate(dir: &Path, model: &Model, bitstate: bool) -> f64 {
     let (program, hash) = if bitstate { ("pan-bit", BITS_LOG) } else { ("pan-exact", 22) };
     let started = Instant::now();
-    // -c0: do not stop at the deadlock; -m: the depth of the search.
+    // -c0: do not stop at violations; -m: the depth of the search.
     let output = Command::new(dir.join(program))
         .args(["-c0", "-m4000000", &format!("-w{hash}")])
         .current_dir(dir)
@@ -121,16 +168,14 @@ fn spin_rate(dir: &Path, bitstate: bool) -> f64 {
     let seconds = started.elapsed().as_secs_f64();
     let text = String::from_utf8_lossy(&output.stdout);
     let stored = text.lines().find_map(|line| line.trim().strip_suffix(" states, stored"));
-    let states: f64 =
+    let states: u64 =
         stored.and_then(|n| n.trim().parse().ok()).unwrap_or_else(|| panic!("{text}"));
     if !bitstate {
-        assert_eq!(states as u64, Philosophers::new(SEATS, false).expect("enough").states());
+        assert_eq!(states - model.states_more, (model.ours)(Memory::Exact), "{}", model.name);
     }
-    println!(
-        "philosophers, bitstate {bitstate}: SPIN   {states} states, {:.0}/s",
-        states / seconds
-    );
-    states / seconds
+    let rate = states as f64 / seconds;
+    println!("{}, bitstate {bitstate}: SPIN   {states} states, {rate:.0}/s", model.name);
+    rate
 }
 
 /// Seconds and operations (power failures included).
