@@ -76,12 +76,15 @@ pub struct Sighting {
     pub what: String,
 }
 
+/// How good a sighting is; the smallest is the best.
+type Rank = (usize, usize, String);
+
 impl Sighting {
-    /// Shorter is better, and of equally short ones there is one best: the same whichever thread
-    /// comes first.
-    fn rank(&self) -> (usize, String) {
+    /// Fewer power failures are better, then fewer operations, and of equally short ones there is one
+    /// best: the same whichever thread comes first.
+    fn rank(&self) -> Rank {
         let text = self.script.0.iter().map(|event| format!("{event}\n")).collect();
-        (self.script.0.len(), text)
+        (self.script.0.len() - self.script.ops_len(), self.script.0.len(), text)
     }
 }
 
@@ -90,7 +93,7 @@ impl Sighting {
 pub struct Group {
     /// The best one.
     pub best: Sighting,
-    rank: (usize, String),
+    rank: Rank,
     /// The images that show it.
     pub images: HashSet<Digest>,
     /// The levels at which it shows.
