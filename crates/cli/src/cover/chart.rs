@@ -5,10 +5,10 @@
 use super::html::{COLOURS, escaped};
 use crate::text::grouped;
 
-const WIDTH: f64 = 640.0;
-const NAME_WIDTH: f64 = 150.0;
-const COUNT_WIDTH: f64 = 80.0;
-const BAR_HEIGHT: f64 = 9.0;
+const WIDTH: f64 = 520.0;
+const NAME_WIDTH: f64 = 120.0;
+const COUNT_WIDTH: f64 = 62.0;
+const BAR_HEIGHT: f64 = 11.0;
 const ROW_GAP: f64 = 5.0;
 const AXIS_HEIGHT: f64 = 16.0;
 /// Rows that a chart keeps after the last one with a count: the rest is said in a line.
