@@ -229,6 +229,27 @@ fn exact(kind: &str) {
     assert!(differences.is_empty(), "{kind}:\n{}", differences.join("\n"));
 }
 
+/// The judge itself: one call too many, one in another class, one on another file system.
+#[test]
+fn a_miscounted_call_is_found() {
+    let write = fathom_trace::layout::index_of("write").expect("it is in the table");
+    let sample = |touch, count| {
+        let mut slots = [0; SLOTS_MAX];
+        slots[2] = encode(SlotKind::Amount, Raw::Number(count));
+        Sample::new(write, touch, slots, count as i64)
+    };
+    let right = Counts::from([(sample(Touch::Inside, 4096), 5)]);
+    assert_eq!(differences(&right, &right), Vec::<String>::new());
+    for wrong in [
+        Counts::from([(sample(Touch::Inside, 4096), 6)]),
+        Counts::from([(sample(Touch::Inside, 4096), 4), (sample(Touch::Inside, 4095), 1)]),
+        Counts::from([(sample(Touch::Inside, 4096), 4), (sample(Touch::Unresolved, 4096), 1)]),
+        Counts::new(),
+    ] {
+        assert!(!differences(&right, &wrong).is_empty(), "{wrong:?}");
+    }
+}
+
 #[test]
 fn every_call_is_counted_on_tmpfs() {
     exact("tmpfs");
