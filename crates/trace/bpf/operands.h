@@ -203,6 +203,13 @@ static __always_inline u32 operand(struct work *w, u32 kind, u64 value)
 		w->touch |= file ? touch_file(file) : NOTHING;
 		return file ? FD_VALID : FD_BAD;
 	}
+	/* The most frequent kinds, without a call. */
+	if (kind == POINTER)
+		return value != 0;
+	if (kind == AMOUNT)
+		return encode_amount(value);
+	if (kind == BITS)
+		return value;
 	if (kind == DIRFD) {
 		w->dirfd = value;
 		return (s32)value == AT_FDCWD ? FD_HERE : file_of(value) ? FD_VALID : FD_BAD;
@@ -274,7 +281,8 @@ __noinline int read_operands(struct work *w)
 		return 0;
 	w->touch = w->again = w->unread = w->paths = 0;
 	w->dirfd = AT_FDCWD;
-	how_paths_end(w, call);
+	if (call->flags & CALL_PATHS)
+		how_paths_end(w, call);
 	__builtin_memset(w->slots, 0, sizeof(w->slots));
 	for (u32 i = 0; i < SLOTS_MAX; i++) {
 		u32 code;

@@ -25,6 +25,7 @@ struct config {
 enum call_flags {
 	CALL_OPENS = 1, CALL_GLOBAL = 2, CALL_RANGE = 4, CALL_AMOUNT = 8, CALL_MOUNTS = 16,
 	CALL_SYMLINK = 32, CALL_MMAP = 64, CALL_HOW = 128, CALL_OPEN_FLAGS = 256,
+	CALL_PATHS = 512,
 };
 
 /* A system call, filled in from the table of calls. */

@@ -9,7 +9,7 @@ use aya::{Btf, Ebpf, EbpfLoader, Pod};
 
 use super::uring;
 use crate::error::{Result, TraceError};
-use crate::layout::{Call, SLOTS_MAX, Source, calls};
+use crate::layout::{Call, SLOTS_MAX, Slot, SlotKind, Source, calls};
 use crate::sample::{Sample, Samples};
 
 /// Superblocks that can be watched at the same time.
@@ -333,6 +333,11 @@ mod flag {
     pub(super) const MMAP: u16 = 64;
     pub(super) const HOW: u16 = 128;
     pub(super) const OPEN_FLAGS: u16 = 256;
+    pub(super) const PATHS: u16 = 512;
+}
+
+fn is_path(slot: &Slot) -> bool {
+    matches!(slot.kind, SlotKind::Path | SlotKind::PathOrText)
 }
 
 /// No register.
@@ -349,6 +354,7 @@ fn kernel_call(index: u16, call: &Call) -> KernelCall {
         (flag::MMAP, call.name == "mmap"),
         (flag::HOW, call.name == "openat2"),
         (flag::OPEN_FLAGS, matches!(call.name, "open" | "openat")),
+        (flag::PATHS, call.slots.iter().any(is_path)),
     ];
     let flags = flags.iter().filter(|(_, is)| *is).fold(0, |all, (flag, _)| all | flag);
     let register = |name: &str| {
