@@ -30,7 +30,7 @@ fn a_machine_gets_one_object() {
     assert_eq!(value["states"], 82);
     assert_eq!(value["violations"][0]["property"], "deadlock");
     assert_eq!(value["violations"][0]["steps"], 5);
-    assert!(value["ops"].as_u64() > Some(82) && value["depth"].as_u64() > Some(5), "{value}");
+    assert!(value["ops"].as_u64() > Some(82) && value["depth"] == 5, "{value}");
     let (code, value) = json(&["philosophers", "--size", "5", "--switch", "polite"]);
     assert_eq!((code, &value["violations"]), (0, &serde_json::json!([])));
 }
