@@ -371,6 +371,8 @@ pub(crate) enum ListWhat {
     Mutants,
     /// Crash bugs that can be switched on around a library file system
     CrashMutants,
+    /// Models of on-disk designs
+    Designs,
     /// Known harmless differences between file systems
     Profiles,
     /// Operations that a workload can contain

@@ -13,15 +13,15 @@ const ENTRIES: usize = 3;
 /// A copy: a header (version, number of entries, checksum) and the entries.
 const COPY: usize = (1 + ENTRIES) * BLOCK;
 
-struct TwoCopies {
-    checksum: bool,
+pub(crate) struct TwoCopies {
+    pub(crate) checksum: bool,
 }
 
 /// A file (its contents) or a directory.
 type Entry = (Path, Option<Vec<u8>>);
 
 #[derive(Clone)]
-struct Memory {
+pub(crate) struct Memory {
     version: u8,
     entries: Vec<Entry>,
 }

@@ -1,7 +1,9 @@
 //! Classics: their state counts are known.
 
 use fathom_designs::classic::{Philosophers, TwoPhase};
-use fathom_engine::search::{Discovery, Plan, Report, Stop, Strategy, System, Unobserved, search};
+use fathom_engine::search::{
+    Discovery, Memory, Plan, Report, Stop, Strategy, System, Unobserved, search,
+};
 
 fn explore<S: System>(system: &S) -> Report {
     let plan = Plan { deadlock: true, stop_at_first: false, ..Plan::default() };
@@ -45,6 +47,18 @@ fn a_transaction_manager_that_fails_leaves_the_others_waiting() {
     // One prepares, two abort by themselves, and the transaction manager fails.
     assert_eq!(deadlock.path.steps(), 4);
     assert_eq!(report.violations().count(), 1);
+}
+
+#[test]
+fn a_bitstate_search_knows_how_much_it_misses() {
+    let table = Philosophers::new(12, false).expect("enough seats");
+    let memory = Memory::Bitstate { bytes: 32 << 10, hashes: 3, seed: 1 };
+    let plan = Plan { memory, ..Plan::default() };
+    let report = search(&table, &Strategy::Bfs, &plan, &mut Unobserved).expect("a sound plan");
+    let seen = report.states as f64 / table.states() as f64;
+    // An upper estimate: states behind the missed ones are missed too, if there is no other way.
+    assert!((0.9..0.99).contains(&seen), "{seen}");
+    assert!((report.coverage() - seen).abs() < 0.03, "{seen} seen, {} said", report.coverage());
 }
 
 #[test]

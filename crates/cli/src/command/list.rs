@@ -19,6 +19,7 @@ pub(crate) fn run(what: ListWhat, json: bool) -> Result<Ending> {
         ListWhat::Subjects => subjects(json)?,
         ListWhat::Mutants => mutants(json)?,
         ListWhat::CrashMutants => crash_mutants(json)?,
+        ListWhat::Designs => designs(json)?,
         ListWhat::Profiles => profiles(json)?,
         ListWhat::Ops => ops(json)?,
     }
@@ -161,6 +162,17 @@ fn mutants(json: bool) -> Result<()> {
         ));
     }
     Ok(print(&text)?)
+}
+
+fn designs(json: bool) -> Result<()> {
+    let designs = super::design::DESIGNS;
+    if json {
+        let row = |(name, about): &(&str, &str)| json!({"name": name, "description": about});
+        return print_json(&designs.iter().map(row).collect::<Vec<_>>());
+    }
+    let mut lines = vec![["DESIGN", "WHAT"].map(str::to_owned).to_vec()];
+    lines.extend(designs.iter().map(|(name, about)| vec![name.to_string(), about.to_string()]));
+    Ok(print(&table(&lines))?)
 }
 
 fn crash_mutants(json: bool) -> Result<()> {
