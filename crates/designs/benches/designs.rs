@@ -165,8 +165,8 @@ fn compile_spin(dir: &Path, model: &Model) -> Option<()> {
     };
     run("spin", &["-a", "model.pml"])?;
     let common = [&["-O2", "-DSAFETY", "-DNOREDUCE", "-w", "pan.c", "-o"][..], model.defines];
-    run("gcc", &[&common[0][..], &["pan-exact"], common[1]].concat())?;
-    run("gcc", &[&common[0][..], &["pan-bit", "-DBITSTATE"], common[1]].concat())
+    run("gcc", &[common[0], &["pan-exact"], common[1]].concat())?;
+    run("gcc", &[common[0], &["pan-bit", "-DBITSTATE"], common[1]].concat())
 }
 
 fn spin_rate(dir: &Path, model: &Model, bitstate: bool) -> f64 {
