@@ -3,8 +3,8 @@
 use std::fmt;
 use std::ops::BitOrAssign;
 
-use super::layout::NONE;
-use super::{ABSENT, Layout, Mapping, Operation, State};
+use super::layout::{Extent, NONE};
+use super::{ABSENT, Disk, Layout, Mapping, Operation, State};
 
 /// What can be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,13 +46,17 @@ impl fmt::Display for Fault {
 }
 
 /// A set of faults.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults(u8);
 
 impl Faults {
     /// Whether one of them is in the set.
     pub fn has(self, fault: Fault) -> bool {
         self.0 & (1 << fault as u8) != 0
+    }
+
+    pub(super) fn bits(self) -> u8 {
+        self.0
     }
 
     fn add(&mut self, fault: Fault, found: bool) {
@@ -107,14 +111,12 @@ fn survived(mapping: &Mapping, state: &State, file: usize) -> bool {
         Some(Operation::Delete) => ABSENT,
     };
     let now = if layout.exists(disk, file) { layout.len(disk, file) } else { ABSENT };
-    (now == before || now == after) && (now == ABSENT || holds(layout, state, file, now, true))
+    (now == before || now == after)
+        && (now == ABSENT || contains(layout, &layout.extent(disk, file), disk, file, now))
 }
 
 /// Whether the first `len` blocks of a file hold what was written to them.
-fn holds(layout: &Layout, state: &State, file: usize, len: u8, durable: bool) -> bool {
-    let (tables, device) =
-        if durable { (&state.media, &state.media) } else { (&state.memory, &state.cache) };
-    let extent = layout.extent(tables, file);
+fn contains(layout: &Layout, extent: &Extent, device: &Disk, file: usize, len: u8) -> bool {
     (0..len).all(|place| {
         let data = extent.at(place);
         data != NONE && *device.block(layout.data_block(data)) == Layout::content(file as u8, place)
@@ -124,16 +126,18 @@ fn holds(layout: &Layout, state: &State, file: usize, len: u8, durable: bool) ->
 /// Looks at every file that no thread works on: its length, its contents, its allocation.
 pub(super) fn online(mapping: &Mapping, state: &State) -> Faults {
     let layout = &mapping.layout;
+    let allocated = layout.allocated(&state.memory);
     let mut faults = Faults::default();
     for file in 0..layout.files() {
         let expected = state.expected[file];
         if expected == ABSENT || mapping.busy(state, file as u8) {
             continue;
         }
+        let extent = layout.extent(&state.memory, file);
         let same_len = layout.len(&state.memory, file) == expected;
-        faults.add(Fault::Content, !same_len || !holds(layout, state, file, expected, false));
-        let lost = layout.extent(&state.memory, file).mask() & !layout.allocated(&state.memory);
-        faults.add(Fault::Lost, lost != 0);
+        let same = same_len && contains(layout, &extent, &state.cache, file, expected);
+        faults.add(Fault::Content, !same);
+        faults.add(Fault::Lost, extent.mask() & !allocated != 0);
     }
     faults
 }

@@ -49,13 +49,17 @@ impl fmt::Display for Kind {
 }
 
 /// The contents of the device.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Disk([u8; BLOCKS * BLOCK_BYTES]);
 
 impl Disk {
     /// One block.
     pub fn block(&self, number: usize) -> &[u8; BLOCK_BYTES] {
         self.0[number * BLOCK_BYTES..].first_chunk().expect("a block of the device")
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
     }
 
     pub(super) fn block_mut(&mut self, number: usize) -> &mut [u8; BLOCK_BYTES] {

@@ -66,7 +66,7 @@ impl Need {
 }
 
 /// What a thread is at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Thread {
     /// 0: idle; otherwise one more than the index of the operation.
     operation: u8,
@@ -86,6 +86,12 @@ impl Thread {
     pub(super) fn begin(operation: Operation, file: u8) -> Thread {
         let (data, link) = (NONE, NONE);
         Thread { operation: 1 + operation as u8, file, data, link, ..Thread::default() }
+    }
+
+    pub(super) fn bytes(&self) -> [u8; 8] {
+        let [low, high] = self.pending.to_le_bytes();
+        let Thread { operation, file, step, data, link, is_new, .. } = *self;
+        [operation, file, step, data, link, low, high, u8::from(is_new)]
     }
 
     pub(super) fn is_idle(&self) -> bool {
