@@ -58,6 +58,7 @@ pub struct Recorder {
     log: WriteLog,
     geometry: Geometry,
     reads: u64,
+    overprograms: bool,
 }
 
 impl Recorder {
@@ -71,7 +72,15 @@ impl Recorder {
         if image_bytes != size_bytes {
             return Err(GeometryError::OtherSize { image_bytes, size_bytes });
         }
-        Ok(Recorder { image, log: WriteLog::new(), geometry, reads: 0 })
+        Ok(Recorder { image, log: WriteLog::new(), geometry, reads: 0, overprograms: false })
+    }
+
+    /// Flash that is programmed twice does what NOR flash does instead of refusing: a bit that is 0
+    /// stays 0. After a power failure a file system may meet programmed bytes where it expects none,
+    /// and has to notice.
+    #[must_use]
+    pub fn overprogramming(self) -> Recorder {
+        Recorder { overprograms: true, ..self }
     }
 
     /// Reads from `at` on.
@@ -108,7 +117,14 @@ impl Recorder {
         let len = data.len();
         self.check("write", at, len, self.geometry.write_bytes)?;
         if !self.geometry.rewritable && !self.image.is_erased(at, len) {
-            return Err(DeviceError::NotErased { at, len });
+            if !self.overprograms {
+                return Err(DeviceError::NotErased { at, len });
+            }
+            let mut mixed = vec![0; len];
+            self.image.read(at, &mut mixed);
+            mixed.iter_mut().zip(data).for_each(|(old, new)| *old &= new);
+            self.record(Event::Write { at, data: &mixed, fua, metadata: false });
+            return Ok(());
         }
         self.record(Event::Write { at, data, fua, metadata: false });
         Ok(())
@@ -263,5 +279,22 @@ mod tests {
         device.write(0, &[1; 512]).unwrap();
         device.restart(geometry.blank_image()).unwrap();
         assert!(device.log().is_empty() && device.image().is_erased(0, 4096));
+    }
+
+    #[test]
+    fn programming_twice_is_refused_or_mixes_bits() {
+        let mut strict = flash();
+        strict.write(0, &[0b1100; 16]).unwrap();
+        let again = strict.write(0, &[0b1010; 16]);
+        assert_eq!(again, Err(DeviceError::NotErased { at: 0, len: 16 }));
+        let mut device = strict.overprogramming();
+        device.write(0, &[0b1010; 16]).unwrap();
+        let mut bytes = [0; 16];
+        device.read(0, &mut bytes).unwrap();
+        assert_eq!(bytes, [0b1000; 16]);
+        // What is logged is what the device holds.
+        let mut rebuilt = device.geometry().blank_image();
+        device.log().apply(0..device.position(), &mut rebuilt);
+        assert_eq!(&rebuilt, device.image());
     }
 }

@@ -74,7 +74,8 @@ pub(super) fn guarded<T>(run: impl FnOnce() -> Result<T, Broke>) -> Result<T, Br
 /// Mounts an image.
 pub(super) fn mount(subject: &dyn BlockBacked, image: &Image) -> Result<Box<dyn Mounted>, Broke> {
     let device = Recorder::new(image.clone(), subject.geometry()).expect("an image of its own");
-    subject.mount(device).map_err(|failure| Broke::Mount(failure.errno))
+    // A power failure may leave programmed bytes where nothing should be: no device refuses them.
+    subject.mount(device.overprogramming()).map_err(|failure| Broke::Mount(failure.errno))
 }
 
 /// Mounts `base`, executes the operations, and ends.
