@@ -4,7 +4,8 @@
 use std::thread;
 
 use anyhow::{Result, anyhow};
-use fathom_engine::{Report, Reset, check};
+use fathom_core::Territory;
+use fathom_engine::{Report, check};
 
 use crate::plan::Checked;
 use crate::progress::Bar;
@@ -15,7 +16,7 @@ pub(crate) fn with_subject<T: Send>(
     spec: &Spec,
     reference: &fathom_model::Config,
     times: bool,
-    work: impl FnOnce(&mut dyn Reset) -> Result<T> + Send,
+    work: impl FnOnce(&mut dyn Territory) -> Result<T> + Send,
 ) -> Result<T> {
     thread::scope(|scope| {
         let handle = scope.spawn(|| {

@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 use fathom_core::HarnessFault;
-use fathom_engine::{Reset, Restart};
+use fathom_core::Territory;
+use fathom_engine::Restart;
 use fathom_model::{Config, Model, Mutant, Quirks};
 use fathom_subjects::fuse::ReffsSubject;
 use fathom_subjects::sys::View;
@@ -144,7 +145,7 @@ impl Spec {
 
     /// Makes the subject; it stays on the thread that makes it. `reference` is how the model that it
     /// contains, if any, is set up.
-    pub(crate) fn build(&self, reference: &Config, times: bool) -> Result<Box<dyn Reset>> {
+    pub(crate) fn build(&self, reference: &Config, times: bool) -> Result<Box<dyn Territory>> {
         let view = View { times, ..View::default() };
         let name = self.to_string();
         Ok(match self {

@@ -13,7 +13,9 @@ use crate::generate::{Config, Generator};
 use crate::oracle::{Oracle, Signature};
 use crate::run::{Runner, step};
 use crate::stats::Stats;
-use crate::{Reporter, Reset};
+use fathom_core::Territory;
+
+use crate::Reporter;
 
 /// How often a reporter is told of progress.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
@@ -51,7 +53,7 @@ pub struct Report {
 /// # Errors
 /// If the harness fails; that is never a finding.
 pub fn check(
-    subject: &mut dyn Reset,
+    subject: &mut dyn Territory,
     plan: &Plan,
     reporter: &mut dyn Reporter,
 ) -> Result<Report, HarnessFault> {
@@ -85,7 +87,7 @@ struct Campaign<'a> {
 }
 
 impl Campaign<'_> {
-    fn run(&mut self, subject: &mut dyn Reset) -> Result<(), HarnessFault> {
+    fn run(&mut self, subject: &mut dyn Territory) -> Result<(), HarnessFault> {
         while !self.is_over() && self.stats.findings < self.plan.config.check.findings_max {
             let case = self.episode(subject)?;
             self.stats.episodes += 1;
@@ -98,7 +100,7 @@ impl Campaign<'_> {
     }
 
     /// Runs from an empty file system to the first violation or the end of the episode.
-    fn episode(&mut self, subject: &mut dyn Reset) -> Result<Option<Case>, HarnessFault> {
+    fn episode(&mut self, subject: &mut dyn Territory) -> Result<Option<Case>, HarnessFault> {
         let choices = Choices::of_episode(self.plan.seed, self.stats.episodes);
         let capabilities = subject.capabilities();
         let mut generator = Generator::new(choices, self.plan.config.clone(), capabilities);
@@ -144,7 +146,7 @@ impl Campaign<'_> {
     }
 
     /// Verifies, shrinks and reports, unless the same was found before.
-    fn look_closer(&mut self, subject: &mut dyn Reset, case: Case) -> Result<(), HarnessFault> {
+    fn look_closer(&mut self, subject: &mut dyn Territory, case: Case) -> Result<(), HarnessFault> {
         let signature = case.signature();
         if !self.seen.insert(signature.clone()) {
             return Ok(());

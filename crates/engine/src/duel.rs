@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use fathom_core::{Digest, HarnessFault, Op, Outcome, Subject, Tree, Verdict};
 use fathom_model::{Config, Model};
 
-use crate::Reset;
 use crate::oracle::Oracle;
+use fathom_core::Territory;
 
 /// A subject and the reference, having executed the same operations.
 pub struct Duel<'a> {
@@ -34,7 +34,7 @@ impl<'a> Duel<'a> {
     /// # Errors
     /// If the subject cannot be reset or the reference cannot be made.
     pub fn start(
-        subject: &'a mut dyn Reset,
+        subject: &'a mut dyn Territory,
         reference: &Config,
         oracle: &'a Oracle,
     ) -> Result<Duel<'a>, HarnessFault> {

@@ -24,8 +24,6 @@ pub mod search;
 pub mod stats;
 pub mod visited;
 
-use fathom_core::{HarnessFault, Subject};
-
 pub use check::{Plan, Report, check};
 pub use finding::Finding;
 pub use generate::{Config, Generator};
@@ -33,15 +31,6 @@ pub use oracle::{Oracle, Signature};
 pub use replay::{Replay, ReplayVerdict, replay};
 pub use restart::Restart;
 pub use stats::Stats;
-
-/// A subject that can start again as an empty file system.
-pub trait Reset: Subject {
-    /// Makes the file system empty and closes every slot.
-    ///
-    /// # Errors
-    /// If the harness cannot.
-    fn reset(&mut self) -> Result<(), HarnessFault>;
-}
 
 /// Is told what happens; the engine itself never prints.
 pub trait Reporter {

@@ -5,10 +5,10 @@ use std::fmt;
 use fathom_core::{HarnessFault, Op, Step, Trace, Violation};
 use serde::Serialize;
 
-use crate::Reset;
 use crate::finding::TraceConfig;
 use crate::oracle::{Oracle, Signature};
 use crate::run::{Runner, Walk};
+use fathom_core::Territory;
 
 /// What a replay says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -65,7 +65,7 @@ pub fn trace_config(trace: &Trace) -> Result<TraceConfig, HarnessFault> {
 ///
 /// # Errors
 /// If the harness fails.
-pub fn replay(subject: &mut dyn Reset, trace: &Trace) -> Result<Replay, HarnessFault> {
+pub fn replay(subject: &mut dyn Territory, trace: &Trace) -> Result<Replay, HarnessFault> {
     let config = trace_config(trace)?;
     let oracle = Oracle::new(&config.reference, config.times);
     let mut runner = Runner { subject, reference: &config.reference, oracle: &oracle };

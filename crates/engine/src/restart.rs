@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fathom_core::{Capability, HarnessFault, Op, Outcome, Subject, Tree};
 
-use crate::Reset;
+use fathom_core::Territory;
 
 /// A subject, how it is named, and what empties it.
 pub struct Restart<S, F> {
@@ -38,7 +38,7 @@ impl<S: Subject, F: FnMut(&mut S) -> Result<(), HarnessFault>> Subject for Resta
     }
 }
 
-impl<S: Subject, F: FnMut(&mut S) -> Result<(), HarnessFault>> Reset for Restart<S, F> {
+impl<S: Subject, F: FnMut(&mut S) -> Result<(), HarnessFault>> Territory for Restart<S, F> {
     fn reset(&mut self) -> Result<(), HarnessFault> {
         (self.restart)(&mut self.subject)
     }

@@ -4,9 +4,9 @@
 use fathom_core::{HarnessFault, Op, Outcome, Step, Tree, Verdict, Violation};
 use fathom_model::Config;
 
-use crate::Reset;
 use crate::duel::{Duel, Judged};
 use crate::oracle::{Oracle, Signature};
+use fathom_core::Territory;
 
 /// When the trees are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Walk {
 /// Executes lists of operations, each from an empty file system.
 pub struct Runner<'a> {
     /// What is tested.
-    pub subject: &'a mut dyn Reset,
+    pub subject: &'a mut dyn Territory,
     /// How the reference is set up.
     pub reference: &'a Config,
     /// The judge.

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use common::plan;
 use fathom_core::HarnessFault;
-use fathom_engine::{ReplayVerdict, Reset, Restart, Silent, check, replay};
+use fathom_core::Territory;
+use fathom_engine::{ReplayVerdict, Restart, Silent, check, replay};
 use fathom_model::{Config, Model, Mutant, Quirks};
 
-fn subject(config: Config) -> impl Reset {
+fn subject(config: Config) -> impl Territory {
     let model = Model::new(config.clone()).expect("the configuration works");
     Restart::new("model", model, move |model: &mut Model| {
         *model = Model::new(config.clone()).map_err(|error| HarnessFault::new("reset", error))?;

@@ -6,11 +6,11 @@ use fathom_core::{HarnessFault, Header, Op, Step, Trace, Violation};
 
 use super::shrink::Shrinker;
 use super::{Finding, RunRecord, Stored, TraceConfig, finding_id};
-use crate::Reset;
 use crate::check::Plan;
 use crate::oracle::{Oracle, Signature};
 use crate::replay::trace_config;
 use crate::run::{Run, Runner, Walk};
+use fathom_core::Territory;
 
 /// A run that ends with a violation.
 #[derive(Clone, Debug)]
@@ -105,7 +105,7 @@ pub fn investigate(
 /// # Errors
 /// If the harness fails.
 pub fn shrink_further(
-    subject: &mut dyn Reset,
+    subject: &mut dyn Territory,
     stored: Stored,
     budget: Duration,
 ) -> Result<Option<Finding>, HarnessFault> {

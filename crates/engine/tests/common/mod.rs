@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use fathom_core::Territory;
 use fathom_core::pattern::word;
 use fathom_core::{Capability, Errno, HarnessFault, Kind, Op, Outcome, Subject, Tree};
-use fathom_engine::{Config, Plan, Reset};
+use fathom_engine::{Config, Plan};
 use fathom_model::Model;
 
 /// A plan of so many operations.
@@ -110,7 +111,7 @@ impl Subject for Liar {
     }
 }
 
-impl Reset for Liar {
+impl Territory for Liar {
     fn reset(&mut self) -> Result<(), HarnessFault> {
         self.applied_now = 0;
         self.model = Model::new(reference()).expect("the default configuration works");

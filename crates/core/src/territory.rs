@@ -1,0 +1,158 @@
+//! What a campaign needs of a subject beyond executing operations: going back, and looking at it
+//! from outside.
+
+use std::fmt;
+
+use crate::bytes::{FsBytes, FsPath};
+use crate::subject::{HarnessFault, Subject};
+use crate::tree::Entry;
+
+/// How a subject goes back to an earlier state. What no subject offers is always possible: to start
+/// again and repeat the operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Way {
+    /// The state is a value and is cloned.
+    Clone,
+    /// The file system saves and restores itself (`fathom snapshot` speaks the same requests).
+    Ioctl,
+    /// Saved while it is frozen (`FIFREEZE`), as the blocks that changed; restored by mounting
+    /// the changed image.
+    Freeze,
+    /// Saved while it is unmounted, as the blocks that changed; restored in the same way.
+    Remount,
+}
+
+impl Way {
+    /// Every way.
+    pub const ALL: [Way; 4] = [Way::Clone, Way::Ioctl, Way::Freeze, Way::Remount];
+
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::Clone => "clone",
+            Way::Ioctl => "ioctl",
+            Way::Freeze => "freeze",
+            Way::Remount => "remount",
+        }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Names a saved state of one subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Saved(pub u64);
+
+/// What the checker of a file system (`fsck`) said of the unmounted disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// The command, as it can be typed.
+    pub command: String,
+    /// Whether it found nothing wrong.
+    pub clean: bool,
+    /// Its exit code; `None` if a signal ended it.
+    pub code: Option<i32>,
+    /// What it printed.
+    pub output: String,
+}
+
+/// One path, looked at alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glimpse {
+    /// Where.
+    pub path: FsPath,
+    /// What is there, without [`Entry::same_as`]; `None` if nothing is.
+    pub entry: Option<Entry>,
+    /// Of a directory: the names in it, sorted, without `.` and `..`.
+    pub names: Option<Vec<FsBytes>>,
+}
+
+/// Ends a call that does not return (kills the daemon, aborts the connection); called from another
+/// thread.
+pub type Rescue = Box<dyn Fn() + Send>;
+
+/// A subject on which a campaign can walk: it starts again, and may be able to go back, to be looked
+/// at in part, and to be checked from outside. All but starting again is optional.
+pub trait Territory: Subject {
+    /// Makes the file system empty, closes every slot, and gives back the first mask and identity.
+    ///
+    /// # Errors
+    /// If the harness cannot.
+    fn reset(&mut self) -> Result<(), HarnessFault>;
+
+    /// Looks at some paths (relative to the root, links not followed) and nothing else.
+    ///
+    /// # Errors
+    /// Only if the harness could not even ask the file system.
+    fn glance(&mut self, paths: &[FsPath]) -> Result<Vec<Glimpse>, HarnessFault> {
+        let tree = self.observe()?;
+        Ok(paths.iter().map(|path| tree.glimpse(path)).collect())
+    }
+
+    /// How it can go back, the cheapest first.
+    fn ways(&self) -> Vec<Way> {
+        Vec::new()
+    }
+
+    /// Saves the present state; no slot may be open.
+    ///
+    /// # Errors
+    /// If it cannot be saved in this way.
+    fn save(&mut self, way: Way) -> Result<Saved, HarnessFault> {
+        Err(HarnessFault::new("saving", format!("{} cannot save by {way}", self.name())))
+    }
+
+    /// Goes back to a saved state, which stays saved. Closes every slot; mask and identity are the
+    /// first ones again.
+    ///
+    /// # Errors
+    /// If it cannot be restored.
+    fn restore(&mut self, saved: Saved) -> Result<(), HarnessFault> {
+        Err(HarnessFault::new("restoring", format!("{} saved no {saved:?}", self.name())))
+    }
+
+    /// A saved state is no longer needed.
+    fn forget(&mut self, _saved: Saved) {}
+
+    /// The disk of a saved state, where there is one.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn image(&mut self, _saved: Saved) -> Result<Option<Vec<u8>>, HarnessFault> {
+        Ok(None)
+    }
+
+    /// Makes a disk, as [`Territory::image`] gave it, a saved state.
+    ///
+    /// # Errors
+    /// If the subject has no disk, or not of this size.
+    fn adopt(&mut self, _image: &[u8]) -> Result<Saved, HarnessFault> {
+        Err(HarnessFault::new("taking over an image", format!("{} has no disk", self.name())))
+    }
+
+    /// Unmounts, runs the file system's checker on the disk, and mounts again; closes every slot.
+    /// `None` if there is no checker for it.
+    ///
+    /// # Errors
+    /// If the checker cannot be run.
+    fn fsck(&mut self) -> Result<Option<Checked>, HarnessFault> {
+        Ok(None)
+    }
+
+    /// What the kernel logged about this file system since the last call: errors, warnings, oopses.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    fn complaints(&mut self) -> Result<Vec<String>, HarnessFault> {
+        Ok(Vec::new())
+    }
+
+    /// How to end a call that does not return, if there is a way.
+    fn rescue(&self) -> Option<Rescue> {
+        None
+    }
+}
