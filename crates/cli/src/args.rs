@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use fathom_engine::{Back, Remounts, Strategy};
+
 use crate::cover::args::CoverArgs;
 
 /// Finds bugs in file systems.
@@ -63,9 +65,42 @@ pub(crate) enum Command {
 pub(crate) struct CheckArgs {
     /// dir:PATH, model, reffs, or a kernel file system: see `fathom list subjects`
     pub(crate) subject: String,
-    /// What to compare with
-    #[arg(long, value_enum, default_value = "model")]
-    pub(crate) against: Against,
+    /// What to compare with: `model`, and further subjects that vote on who is wrong
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "model")]
+    pub(crate) against: Vec<String>,
+    /// Which state comes next: tour, dfs, walk
+    #[arg(long, value_name = "NAME", default_value = "tour")]
+    pub(crate) strategy: Strategy,
+    /// Meta-operations from the empty file system to the farthest states [default: 10000]
+    #[arg(long, value_name = "N")]
+    pub(crate) depth: Option<u32>,
+    /// Meta-operations tried in every state [default: 12]
+    #[arg(long, value_name = "N")]
+    pub(crate) moves: Option<u16>,
+    /// Stop when so many states are known
+    #[arg(long, value_name = "N")]
+    pub(crate) states: Option<usize>,
+    /// How to go back: cheapest, clone, ioctl, freeze, remount, replay
+    #[arg(long, value_name = "WAY", default_value = "cheapest")]
+    pub(crate) back: Back,
+    /// Unmount and mount: never, every N, every-op, p=0.01
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) remount: Option<Remounts>,
+    /// Let the file system's checker look at the unmounted disk: every N operations
+    #[arg(long, value_name = "N", value_parser = every)]
+    pub(crate) fsck: Option<u64>,
+    /// Compare the whole tree after every operation
+    #[arg(long, conflicts_with = "walk_every")]
+    pub(crate) full_walk: bool,
+    /// A call that takes longer is a finding
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
+    pub(crate) deadline: Duration,
+    /// Keep the map of a tour in this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) map: Option<PathBuf>,
+    /// Go on with the map of --map
+    #[arg(long, requires = "map")]
+    pub(crate) resume: bool,
     /// Stop after so many operations
     #[arg(long, value_name = "N", conflicts_with = "budget")]
     pub(crate) ops: Option<u64>,
@@ -202,12 +237,6 @@ impl From<Same> for fathom_engine::crash::config::Identity {
             Same::Image => Self::Image,
         }
     }
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Against {
-    /// The reference file system
-    Model,
 }
 
 #[derive(Debug, Args)]
@@ -377,6 +406,14 @@ pub(crate) enum ListWhat {
     Profiles,
     /// Operations that a workload can contain
     Ops,
+}
+
+/// `1000` or `every 1000`.
+fn every(text: &str) -> Result<u64, String> {
+    let number = text.strip_prefix("every ").unwrap_or(text).trim().parse().ok();
+    number
+        .filter(|&number| number > 0)
+        .ok_or_else(|| format!("{text:?} is no number of operations: write for example 1000"))
 }
 
 /// `30s`, `5m`, `1h`, `500ms`; a number alone is seconds.

@@ -1,11 +1,15 @@
 //! Runs the engine on a thread of its own: a subject may change the working directory, the mask and
 //! the identity of the thread it lives on.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Result, anyhow};
 use fathom_core::Territory;
-use fathom_engine::{Report, check};
+use fathom_engine::finding::investigate::hang;
+use fathom_engine::pulse::LastWords;
+use fathom_engine::{Player, Report, check_all};
 
 use crate::plan::Checked;
 use crate::progress::Bar;
@@ -27,11 +31,39 @@ pub(crate) fn with_subject<T: Send>(
     })
 }
 
-/// Runs a check to its end; `quiet` shows no progress.
-pub(crate) fn run_check(checked: &Checked, quiet: bool) -> Result<Report> {
-    let plan = &checked.plan;
-    with_subject(&checked.spec, &plan.reference, plan.config.check.times, |subject| {
-        let mut bar = Bar::new(plan, quiet);
-        Ok(check(subject, plan, &mut bar)?)
+/// Runs a check to its end; `quiet` shows no progress. Findings are also written to `out` when a
+/// call that never returns ends the program.
+pub(crate) fn run_check(checked: &Checked, out: &Path, quiet: bool) -> Result<Report> {
+    let Checked { spec, rivals, plan } = checked;
+    let mut plan = plan.clone();
+    plan.last_words = last_words(checked, out);
+    let times = plan.config.check.times;
+    with_subject(spec, &plan.reference, times, |subject| {
+        let mut others = Vec::new();
+        for (spec, reference) in rivals {
+            others.push((spec.build(reference, times)?, reference.clone()));
+        }
+        let mut players = vec![Player { subject, reference: plan.reference.clone() }];
+        players.extend(others.iter_mut().map(|(subject, reference)| Player {
+            subject: subject.as_mut(),
+            reference: reference.clone(),
+        }));
+        let mut bar = Bar::new(&plan, quiet);
+        Ok(check_all(players, &plan, &mut bar)?)
+    })
+}
+
+/// A thread that waits in the kernel cannot be ended: the finding is written, and the program is
+/// left with it.
+fn last_words(checked: &Checked, out: &Path) -> LastWords {
+    let (subject, plan, out) = (checked.spec.to_string(), checked.plan.clone(), out.to_owned());
+    Arc::new(move |ops, late| {
+        let finding = hang(&subject, &plan, ops, late);
+        let told = match finding.write(&out) {
+            Ok(dir) => format!("{finding}files:  {}\n", dir.display()),
+            Err(error) => format!("{finding}cannot write it: {error}\n"),
+        };
+        eprintln!("{told}");
+        std::process::exit(1);
     })
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
-use fathom_engine::{Config, Plan};
+use fathom_engine::{Config, Exploration, Plan, Strategy};
 
 use crate::args::CheckArgs;
 use crate::subjects::{Spec, parse_mutant, read_profile};
@@ -14,9 +14,11 @@ use crate::subjects::{Spec, parse_mutant, read_profile};
 const BUDGET_DEFAULT: Duration = Duration::from_secs(30);
 
 /// A subject and a plan for it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Checked {
     pub(crate) spec: Spec,
+    /// Who else votes, each with its reference.
+    pub(crate) rivals: Vec<(Spec, fathom_model::Config)>,
     pub(crate) plan: Plan,
 }
 
@@ -41,16 +43,55 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<Checked> {
     if let Some(walk_every) = args.walk_every {
         config.check.walk_every = walk_every;
     }
+    if args.full_walk {
+        config.check.walk_every = 1;
+    }
     config.validate()?;
     let profile = args.profile.clone().map_or_else(|| spec.profile(), Ok)?;
-    let budget = match (args.ops, args.budget) {
+    let reference = spec.reference(read_profile(&profile)?)?;
+    let mut plan = Plan::new(args.seed.unwrap_or_else(clock_seed), config, reference);
+    plan.explore = exploration(args)?;
+    plan.ops_max = args.ops;
+    plan.budget = match (args.ops, args.budget) {
         (None, None) => Some(BUDGET_DEFAULT),
         (_, budget) => budget,
     };
-    let reference = spec.reference(read_profile(&profile)?)?;
-    let seed = args.seed.unwrap_or_else(clock_seed);
-    let labels = labels(&profile);
-    Ok(Checked { spec, plan: Plan { seed, config, reference, ops_max: args.ops, budget, labels } })
+    plan.map = args.map.clone().map(|path| (path, args.resume));
+    if plan.map.is_some() && plan.explore.strategy != Strategy::Tour {
+        bail!("--map keeps the map of a tour: leave it out, or give --strategy tour");
+    }
+    plan.labels = labels(&profile);
+    plan.labels.insert("strategy".to_owned(), plan.explore.strategy.to_string());
+    Ok(Checked { spec, rivals: rivals(&args.against)?, plan })
+}
+
+fn exploration(args: &CheckArgs) -> Result<Exploration> {
+    let default = Exploration::default();
+    if args.depth == Some(0) || args.moves == Some(0) || args.states == Some(0) {
+        bail!("--depth, --moves and --states need at least 1: nothing would be explored");
+    }
+    Ok(Exploration {
+        strategy: args.strategy,
+        depth_max: args.depth.unwrap_or(default.depth_max),
+        moves: args.moves.unwrap_or(default.moves),
+        back: args.back,
+        remounts: args.remount,
+        fsck_every: args.fsck,
+        states_max: args.states,
+        deadline: args.deadline,
+        ..default
+    })
+}
+
+/// The model always votes; who else does is set up by its own profile.
+fn rivals(against: &[String]) -> Result<Vec<(Spec, fathom_model::Config)>> {
+    let mut rivals = Vec::new();
+    for name in against.iter().filter(|name| *name != "model") {
+        let spec: Spec = name.parse().context("in --against")?;
+        let reference = spec.reference(read_profile(&spec.profile()?)?)?;
+        rivals.push((spec, reference));
+    }
+    Ok(rivals)
 }
 
 /// What a reader of a finding wants to know of this machine.

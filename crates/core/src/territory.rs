@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::bytes::{FsBytes, FsPath};
 use crate::subject::{HarnessFault, Subject};
-use crate::tree::Entry;
+use crate::tree::{Difference, Entry, entry_differences};
 
 /// How a subject goes back to an earlier state. What no subject offers is always possible: to start
 /// again and repeat the operations.
@@ -69,6 +69,31 @@ pub struct Glimpse {
     pub entry: Option<Entry>,
     /// Of a directory: the names in it, sorted, without `.` and `..`.
     pub names: Option<Vec<FsBytes>>,
+}
+
+impl Glimpse {
+    /// What differs from `self` (expected) in `found`, which is of the same path.
+    pub fn differences(&self, found: &Glimpse) -> Vec<Difference> {
+        if self == found {
+            return Vec::new();
+        }
+        let mut out = Vec::new();
+        match (&self.entry, &found.entry) {
+            (Some(want), Some(have)) => entry_differences(&self.path, want, have, &mut out),
+            (None, None) => {}
+            (Some(_), None) => out.push(Difference::new(&self.path, "entry", "there", "missing")),
+            (None, Some(_)) => out.push(Difference::new(&self.path, "entry", "missing", "there")),
+        }
+        let listed = |names: &Option<Vec<FsBytes>>| {
+            let names = names.iter().flatten().map(ToString::to_string);
+            names.collect::<Vec<_>>().join(" ")
+        };
+        if self.names != found.names {
+            let (want, have) = (listed(&self.names), listed(&found.names));
+            out.push(Difference::new(&self.path, "names", want, have));
+        }
+        out
+    }
 }
 
 /// Ends a call that does not return (kills the daemon, aborts the connection); called from another

@@ -420,7 +420,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    fn new(
+    pub(crate) fn new(
         path: &FsPath,
         what: &str,
         expected: impl Into<String>,
@@ -441,7 +441,12 @@ impl fmt::Display for Difference {
     }
 }
 
-fn entry_differences(path: &FsPath, want: &Entry, have: &Entry, out: &mut Vec<Difference>) {
+pub(crate) fn entry_differences(
+    path: &FsPath,
+    want: &Entry,
+    have: &Entry,
+    out: &mut Vec<Difference>,
+) {
     if let Some(broken) = &have.broken {
         let found = format!("{} failed with {}", broken.call, broken.errno);
         out.push(Difference::new(path, "entry", summary(want), found));

@@ -28,6 +28,25 @@ pub enum Violation {
         /// Second answer.
         second: Outcome,
     },
+    /// The file system's own checker is not content with the unmounted disk.
+    Checker {
+        /// The command, as it can be typed.
+        command: String,
+        /// Its exit code; `None` if a signal ended it.
+        code: Option<i32>,
+        /// What it printed.
+        output: String,
+    },
+    /// The kernel complained about the file system.
+    KernelLog {
+        /// What it logged.
+        lines: Vec<String>,
+    },
+    /// A call did not return in time.
+    Hang {
+        /// How long it was waited for.
+        seconds: u64,
+    },
 }
 
 impl Violation {
@@ -37,6 +56,9 @@ impl Violation {
             Violation::Outcome { .. } => "outcome",
             Violation::Tree { .. } => "tree",
             Violation::NonDeterministic { .. } => "non_deterministic",
+            Violation::Checker { .. } => "checker",
+            Violation::KernelLog { .. } => "kernel_log",
+            Violation::Hang { .. } => "hang",
         }
     }
 }

@@ -1,47 +1,107 @@
 //! One operation on both sides: the reference first, then the subject, then the judge.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
-use fathom_core::{Digest, HarnessFault, Op, Outcome, Subject, Tree, Verdict};
+use fathom_core::{
+    Digest, HarnessFault, Op, Outcome, Saved, Step, Territory, Tree, Verdict, Violation, Way,
+};
 use fathom_model::{Config, Model};
 
-use crate::oracle::Oracle;
-use fathom_core::Territory;
+use crate::oracle::{Oracle, touched};
+use crate::pulse::Pulse;
+use crate::run::Runner;
+
+/// How closely the subject is looked at after an operation. The answer is always compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Not at all.
+    Answer,
+    /// What the operation named.
+    Touched,
+    /// The whole tree.
+    Whole,
+}
 
 /// A subject and the reference, having executed the same operations.
 pub struct Duel<'a> {
-    subject: &'a mut dyn Subject,
+    subject: &'a mut dyn Territory,
     model: Model,
-    oracle: &'a Oracle,
+    reference: Config,
+    oracle: Oracle,
+    pulse: Option<Arc<Pulse>>,
+    steps: Vec<Step>,
 }
 
 /// What one operation gave.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// The answer of the reference.
-    pub expected: Outcome,
     /// The answer of the subject.
     pub found: Outcome,
-    /// The digest of the subject's tree, if it was walked.
-    pub tree: Option<Digest>,
+    /// The answer of the reference.
+    pub expected: Outcome,
+    /// Whether the whole tree was compared.
+    pub walked: bool,
     /// The judgement.
     pub verdict: Verdict,
 }
 
+/// A state to which both sides can return.
+#[derive(Clone, Debug)]
+pub struct Bookmark {
+    /// `None`: the subject starts again and repeats the operations.
+    saved: Option<Saved>,
+    model: Model,
+    steps: usize,
+}
+
 impl<'a> Duel<'a> {
-    /// Starts with an empty subject and an empty reference.
+    /// Starts with an empty subject and an empty reference; `pulse` is told what is being done.
     ///
     /// # Errors
     /// If the subject cannot be reset or the reference cannot be made.
     pub fn start(
         subject: &'a mut dyn Territory,
         reference: &Config,
-        oracle: &'a Oracle,
+        oracle: &Oracle,
+        pulse: Option<Arc<Pulse>>,
     ) -> Result<Duel<'a>, HarnessFault> {
-        subject.reset()?;
-        let model = Model::new(reference.clone())
-            .map_err(|error| HarnessFault::new("making the reference", error))?;
-        Ok(Duel { subject, model, oracle })
+        let (oracle, reference) = (oracle.clone(), reference.clone());
+        let model = new_model(&reference)?;
+        let mut duel = Duel { subject, model, reference, oracle, pulse, steps: Vec::new() };
+        duel.restart()?;
+        Ok(duel)
+    }
+
+    /// Starts again with both sides empty.
+    ///
+    /// # Errors
+    /// If the subject cannot be reset.
+    pub fn restart(&mut self) -> Result<(), HarnessFault> {
+        self.steps.clear();
+        self.subject.reset()?;
+        self.model = new_model(&self.reference)?;
+        if let Some(pulse) = &self.pulse {
+            pulse.restart(self.subject.rescue());
+        }
+        Ok(())
+    }
+
+    /// Runs other operations on the same subject, from an empty file system. This duel must start
+    /// again afterwards.
+    pub fn runner(&mut self, fsck: bool) -> Runner<'_> {
+        Runner {
+            subject: self.subject,
+            reference: &self.reference,
+            oracle: &self.oracle,
+            pulse: self.pulse.clone(),
+            fsck,
+        }
+    }
+
+    /// The subject.
+    pub fn subject(&mut self) -> &mut dyn Territory {
+        self.subject
     }
 
     /// The reference as it is now.
@@ -49,32 +109,163 @@ impl<'a> Duel<'a> {
         &self.model
     }
 
-    /// Executes one operation on both and judges; `walk` compares the trees too. An operation that
-    /// would block, or whose answer says nothing, is executed on neither.
+    /// What was executed since the start.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// What was executed since the start.
+    pub fn into_steps(self) -> Vec<Step> {
+        self.steps
+    }
+
+    /// Executes one operation on both and judges. An operation that would block, or whose answer
+    /// says nothing, is executed on neither.
     ///
     /// # Errors
     /// If the harness of the subject fails or panics.
-    pub fn step(&mut self, op: &Op, walk: bool) -> Result<Judged, HarnessFault> {
+    pub fn step(&mut self, op: &Op, look: Look) -> Result<Judged, HarnessFault> {
         if let Some(why) = self.model.unspecified(op) {
             let nothing = Outcome::ok(0);
             let verdict = Verdict::Inconclusive(format!("{op}: {why}"));
-            return Ok(Judged { expected: nothing.clone(), found: nothing, tree: None, verdict });
+            return Ok(Judged {
+                expected: nothing.clone(),
+                found: nothing,
+                walked: false,
+                verdict,
+            });
         }
         let before = matches!(op, Op::CopyFileRange { .. }).then(|| self.model.clone());
         let mut expected = self.model.execute(op);
+        let late = self.pulse.clone().map(|pulse| pulse.begin(op));
         let found = guarded(op.name(), || self.subject.apply(op))?;
+        let hang = late.and_then(|pulse| pulse.end());
         if let Some((before, shorter)) = before.zip(self.oracle.short_copy(op, &expected, &found)) {
             self.model = before;
             expected = self.model.execute(&shorter);
         }
-        let mut verdict = self.oracle.outcome(op, &expected, &found);
-        let mut digest = None;
-        if walk && verdict == Verdict::Ok {
-            let tree = self.subject_tree()?;
-            digest = Some(tree.digest());
-            verdict = self.oracle.tree(&self.model, &tree);
+        let mut verdict = match hang {
+            Some(seconds) => Verdict::Violation(Violation::Hang { seconds }),
+            None => self.oracle.outcome(op, &expected, &found),
+        };
+        let mut tree = None;
+        if verdict == Verdict::Ok {
+            (verdict, tree) = self.look(op, look)?;
         }
-        Ok(Judged { expected, found, tree: digest, verdict })
+        if verdict == Verdict::Ok {
+            verdict = self.listen()?;
+        }
+        self.record(op, &expected, &found, tree);
+        Ok(Judged { expected, found, walked: tree.is_some(), verdict })
+    }
+
+    fn look(&mut self, op: &Op, look: Look) -> Result<(Verdict, Option<Digest>), HarnessFault> {
+        match look {
+            Look::Answer => Ok((Verdict::Ok, None)),
+            Look::Touched => {
+                let paths = touched(op, &self.model);
+                if paths.is_empty() {
+                    return Ok((Verdict::Ok, None));
+                }
+                let seen = guarded("looking at what was touched", || self.subject.glance(&paths))?;
+                Ok((self.oracle.glimpses(&self.model, &seen), None))
+            }
+            Look::Whole => {
+                let tree = self.subject_tree()?;
+                Ok((self.oracle.tree(&self.model, &tree), Some(tree.digest())))
+            }
+        }
+    }
+
+    fn record(&mut self, op: &Op, expected: &Outcome, found: &Outcome, tree: Option<Digest>) {
+        self.steps.push(Step {
+            n: self.steps.len() as u64,
+            op: op.clone(),
+            outcome: found.clone(),
+            expected: (expected != found).then(|| expected.clone()),
+            tree,
+        });
+    }
+
+    /// Whether the kernel has complained.
+    ///
+    /// # Errors
+    /// If its log cannot be read.
+    fn listen(&mut self) -> Result<Verdict, HarnessFault> {
+        let lines = self.subject.complaints()?;
+        Ok(if lines.is_empty() {
+            Verdict::Ok
+        } else {
+            Verdict::Violation(Violation::KernelLog { lines })
+        })
+    }
+
+    /// Lets the file system's checker look at the unmounted disk; no slot may be open. Says whether
+    /// there is a checker, too.
+    ///
+    /// # Errors
+    /// If it cannot be run.
+    pub fn fsck(&mut self) -> Result<(bool, Verdict), HarnessFault> {
+        let checked = self.subject.fsck()?;
+        let there = checked.is_some();
+        let verdict = match checked {
+            Some(checked) if !checked.clean => Verdict::Violation(Violation::Checker {
+                command: checked.command,
+                code: checked.code,
+                output: checked.output,
+            }),
+            _ => Verdict::Ok,
+        };
+        Ok((there, verdict))
+    }
+
+    /// Remembers the present state; without a way, only how it was reached.
+    ///
+    /// # Errors
+    /// If the subject cannot save it.
+    pub fn save(&mut self, way: Option<Way>) -> Result<Bookmark, HarnessFault> {
+        let saved = way.map(|way| self.subject.save(way)).transpose()?;
+        Ok(Bookmark { saved, model: self.model.clone(), steps: self.steps.len() })
+    }
+
+    /// Goes back to an earlier state of this run: one that has been reached since the last start,
+    /// and not been left behind by going back further.
+    ///
+    /// # Errors
+    /// If the subject cannot.
+    pub fn restore(&mut self, mark: &Bookmark) -> Result<(), HarnessFault> {
+        let steps: Vec<Step> = self.steps.drain(..mark.steps).collect();
+        match mark.saved {
+            Some(saved) => self.subject.restore(saved)?,
+            None => {
+                self.subject.reset()?;
+                for step in &steps {
+                    guarded(step.op.name(), || self.subject.apply(&step.op))?;
+                }
+            }
+        }
+        self.model = mark.model.clone();
+        self.steps = steps;
+        if let Some(pulse) = &self.pulse {
+            pulse.resume(&self.steps, self.subject.rescue());
+        }
+        Ok(())
+    }
+
+    /// The state will not be needed again.
+    pub fn forget(&mut self, mark: &Bookmark) {
+        if let Some(saved) = mark.saved {
+            self.subject.forget(saved);
+        }
+    }
+
+    /// Compares the whole trees now.
+    ///
+    /// # Errors
+    /// If the harness of the subject fails or panics.
+    pub fn walk(&mut self) -> Result<Verdict, HarnessFault> {
+        let tree = self.subject_tree()?;
+        Ok(self.oracle.tree(&self.model, &tree))
     }
 
     /// The tree that the subject shows now.
@@ -89,6 +280,10 @@ impl<'a> Duel<'a> {
     pub fn expected_tree(&self) -> Tree {
         self.oracle.expected_tree(&self.model)
     }
+}
+
+fn new_model(reference: &Config) -> Result<Model, HarnessFault> {
+    Model::new(reference.clone()).map_err(|error| HarnessFault::new("making the reference", error))
 }
 
 /// A panic of the subject's harness is a fault of the harness.

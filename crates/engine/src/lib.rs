@@ -17,6 +17,7 @@ pub mod duel;
 pub mod finding;
 pub mod generate;
 pub mod oracle;
+pub mod pulse;
 pub mod replay;
 pub mod restart;
 pub mod run;
@@ -24,7 +25,7 @@ pub mod search;
 pub mod stats;
 pub mod visited;
 
-pub use check::{Plan, Report, check};
+pub use check::{Back, Exploration, Plan, Player, Remounts, Report, Strategy, check, check_all};
 pub use finding::Finding;
 pub use generate::{Config, Generator};
 pub use oracle::{Oracle, Signature};

@@ -2,13 +2,12 @@
 
 use std::fmt;
 
-use fathom_core::{HarnessFault, Op, Step, Trace, Violation};
+use fathom_core::{HarnessFault, Op, Step, Territory, Trace, Violation};
 use serde::Serialize;
 
 use crate::finding::TraceConfig;
 use crate::oracle::{Oracle, Signature};
 use crate::run::{Runner, Walk};
-use fathom_core::Territory;
 
 /// What a replay says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -68,7 +67,9 @@ pub fn trace_config(trace: &Trace) -> Result<TraceConfig, HarnessFault> {
 pub fn replay(subject: &mut dyn Territory, trace: &Trace) -> Result<Replay, HarnessFault> {
     let config = trace_config(trace)?;
     let oracle = Oracle::new(&config.reference, config.times);
-    let mut runner = Runner { subject, reference: &config.reference, oracle: &oracle };
+    let fsck = config.signature.as_ref().is_some_and(Signature::is_checker);
+    let mut runner =
+        Runner { subject, reference: &config.reference, oracle: &oracle, pulse: None, fsck };
     let ops: Vec<Op> = trace.ops().cloned().collect();
     let run = runner.run(&ops, Walk::Each)?;
     let changed = runner.first_disagreement(&trace.steps, &run.steps).map(|(at, ..)| at);

@@ -1,12 +1,16 @@
 //! Running a given list of operations from the beginning: what verifying, shrinking and replaying
 //! have in common.
 
-use fathom_core::{HarnessFault, Op, Outcome, Step, Tree, Verdict, Violation};
+use std::sync::Arc;
+
+use fathom_core::{
+    Capability, HarnessFault, Op, Outcome, Step, Territory, Tree, Verdict, Violation,
+};
 use fathom_model::Config;
 
-use crate::duel::{Duel, Judged};
+use crate::duel::{Duel, Look};
 use crate::oracle::{Oracle, Signature};
-use fathom_core::Territory;
+use crate::pulse::Pulse;
 
 /// When the trees are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +29,10 @@ pub struct Runner<'a> {
     pub reference: &'a Config,
     /// The judge.
     pub oracle: &'a Oracle,
+    /// Watches over calls that do not return.
+    pub pulse: Option<Arc<Pulse>>,
+    /// Whether the file system's checker has the last word.
+    pub fsck: bool,
 }
 
 /// How a run went. It ends with the first violation.
@@ -50,6 +58,14 @@ pub struct Trees {
 }
 
 impl Run {
+    fn of(duel: Duel<'_>) -> Run {
+        Run { steps: duel.into_steps(), ..Run::default() }
+    }
+
+    fn ended(duel: Duel<'_>, violation: Violation) -> Run {
+        Run { violation: Some(violation), ..Run::of(duel) }
+    }
+
     /// The signature of the violation, if there is one.
     pub fn signature(&self) -> Option<Signature> {
         let violation = self.violation.as_ref()?;
@@ -63,26 +79,27 @@ impl Runner<'_> {
     /// # Errors
     /// If the harness fails.
     pub fn run(&mut self, ops: &[Op], walk: Walk) -> Result<Run, HarnessFault> {
-        let mut duel = Duel::start(self.subject, self.reference, self.oracle)?;
-        let mut run = Run::default();
+        let fsck = self.fsck;
+        let mut duel = self.start()?;
         for (index, op) in ops.iter().enumerate() {
-            let walk_now = walk == Walk::Each || index + 1 == ops.len();
-            let judged = duel.step(op, walk_now)?;
-            match judged.verdict.clone() {
-                Verdict::Ok => run.steps.push(step(index, op, judged)),
-                Verdict::Violation(violation) => {
-                    run.steps.push(step(index, op, judged));
-                    run.violation = Some(violation);
-                    return Ok(run);
-                }
+            let whole = walk == Walk::Each || index + 1 == ops.len();
+            let judged = duel.step(op, if whole { Look::Whole } else { Look::Answer })?;
+            match judged.verdict {
+                Verdict::Ok => {}
+                Verdict::Violation(violation) => return Ok(Run::ended(duel, violation)),
                 Verdict::Inconclusive(why) => {
-                    run.inconclusive = Some(why);
-                    return Ok(run);
+                    return Ok(Run { inconclusive: Some(why), ..Run::of(duel) });
                 }
                 Verdict::HarnessFault(why) => return Err(HarnessFault::new(op.name(), why)),
             }
         }
-        Ok(run)
+        if fsck && duel.subject().capabilities().contains(&Capability::Remount) {
+            duel.step(&Op::Remount, Look::Whole)?;
+            if let (_, Verdict::Violation(violation)) = duel.fsck()? {
+                return Ok(Run::ended(duel, violation));
+            }
+        }
+        Ok(Run::of(duel))
     }
 
     /// Runs the operations and looks at the trees around the last one.
@@ -90,15 +107,19 @@ impl Runner<'_> {
     /// # Errors
     /// If the harness fails.
     pub fn trees(&mut self, ops: &[Op]) -> Result<Trees, HarnessFault> {
-        let mut duel = Duel::start(self.subject, self.reference, self.oracle)?;
+        let mut duel = self.start()?;
         let mut before = Tree::default();
         for (index, op) in ops.iter().enumerate() {
             if index + 1 == ops.len() {
                 before = duel.subject_tree()?;
             }
-            duel.step(op, false)?;
+            duel.step(op, Look::Answer)?;
         }
         Ok(Trees { before, expected: duel.expected_tree(), after: duel.subject_tree()? })
+    }
+
+    fn start(&mut self) -> Result<Duel<'_>, HarnessFault> {
+        Duel::start(self.subject, self.reference, self.oracle, self.pulse.clone())
     }
 
     /// The first step that two runs of the same operations answered differently.
@@ -111,17 +132,5 @@ impl Runner<'_> {
             let agree = self.oracle.same_answer(&a.op, &a.outcome, &b.outcome);
             (!agree).then(|| (index, a.outcome.clone(), b.outcome.clone()))
         })
-    }
-}
-
-/// The record of one executed operation.
-pub(crate) fn step(index: usize, op: &Op, judged: Judged) -> Step {
-    let differs = judged.expected != judged.found;
-    Step {
-        n: index as u64,
-        op: op.clone(),
-        outcome: judged.found,
-        expected: differs.then_some(judged.expected),
-        tree: judged.tree,
     }
 }

@@ -17,6 +17,26 @@ pub struct Stats {
     pub remounts: u64,
     /// Fresh file systems.
     pub episodes: u64,
+    /// Meta-operations.
+    pub metas: u64,
+    /// States on the map of a tour or a depth-first search.
+    pub known: u64,
+    /// Those of them in which something is untried.
+    pub open: u64,
+    /// Meta-operations from the empty file system to the farthest state.
+    pub depth: u32,
+    /// Times the file system was taken back to an earlier state, the empty one included.
+    pub restores: u64,
+    /// Times a tour walked to a state with something untried.
+    pub routes: u64,
+    /// Times a tour removed everything.
+    pub sweeps: u64,
+    /// States that were not where the map has them.
+    pub given_up: u64,
+    /// Times the file system's checker looked at the disk.
+    pub fscks: u64,
+    /// Everything within the bounds was tried.
+    pub complete: bool,
     /// Findings with different signatures.
     pub findings: u64,
     /// Time since the start.

@@ -57,7 +57,13 @@ fn investigate_ops(lie: Lie, ops: &[Op]) -> Finding {
     let plan = plan(1, 1);
     let oracle = Oracle::new(&plan.reference, false);
     let mut subject = Liar::new(lie);
-    let mut runner = Runner { subject: &mut subject, reference: &plan.reference, oracle: &oracle };
+    let mut runner = Runner {
+        subject: &mut subject,
+        reference: &plan.reference,
+        oracle: &oracle,
+        pulse: None,
+        fsck: false,
+    };
     let run = runner.run(ops, Walk::Each).unwrap();
     let case = Case { steps: run.steps, violation: run.violation.expect("a violation") };
     investigate(&mut runner, &plan, 0, case).unwrap()

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use fathom_engine::Report;
+use fathom_engine::{Report, Strategy};
 use serde_json::{Value, json};
 
 use super::Ending;
@@ -18,7 +18,7 @@ pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
         print(&plan_text(&checked, out, json)?)?;
         return Ok(Ending::Clean);
     }
-    let report = run_check(&checked, json)?;
+    let report = run_check(&checked, out, json)?;
     for finding in &report.findings {
         let dir = finding.write(out)?;
         if !json {
@@ -37,7 +37,13 @@ fn plan_text(checked: &Checked, out: &Path, json: bool) -> Result<String> {
     let plan = &checked.plan;
     let value = json!({
         "subject": checked.spec.to_string(),
-        "against": "model",
+        "against": against(checked),
+        "strategy": plan.explore.strategy.to_string(),
+        "depth_max": plan.explore.depth_max,
+        "moves": plan.explore.moves,
+        "back": plan.explore.back.to_string(),
+        "remount": plan.explore.remounts.map(|remounts| remounts.to_string()),
+        "fsck_every": plan.explore.fsck_every,
         "seed": plan.seed,
         "ops_max": plan.ops_max,
         "budget_seconds": plan.budget.map(|budget| budget.as_secs_f64()),
@@ -50,6 +56,12 @@ fn plan_text(checked: &Checked, out: &Path, json: bool) -> Result<String> {
         return Ok(format!("{value}\n"));
     }
     Ok(format!("# The plan; nothing was executed.\n{}", toml::to_string(&without_null(value))?))
+}
+
+/// Who votes, as it can be typed.
+fn against(checked: &Checked) -> String {
+    let rivals = checked.rivals.iter().map(|(spec, _)| spec.to_string());
+    ["model".to_owned()].into_iter().chain(rivals).collect::<Vec<_>>().join(",")
 }
 
 /// TOML has no null: what is not limited is not there.
@@ -80,13 +92,25 @@ pub(crate) fn report_json(checked: &Checked, report: &Report) -> Value {
                 "ops_before_shrinking": recorded.ops,
                 "runs": recorded.runs,
                 "runs_reproduced": recorded.runs_reproduced,
+                "vote": recorded.labels.get("vote"),
             })
         })
         .collect();
     json!({
         "subject": checked.spec.to_string(),
+        "against": against(checked),
+        "strategy": checked.plan.explore.strategy.to_string(),
         "ops": stats.ops,
+        "meta_ops": stats.metas,
         "states": stats.states(),
+        "states_known": stats.known,
+        "states_open": stats.open,
+        "depth": stats.depth,
+        "complete": stats.complete,
+        "restores": stats.restores,
+        "sweeps": stats.sweeps,
+        "routes": stats.routes,
+        "fscks": stats.fscks,
         "walks": stats.walks,
         "remounts": stats.remounts,
         "episodes": stats.episodes,
@@ -121,6 +145,24 @@ pub(crate) fn summary(checked: &Checked, report: &Report) -> String {
         grouped(stats.states() as u64),
         grouped(stats.remounts),
     ));
+    if checked.plan.explore.strategy != Strategy::Walk {
+        text.push_str(&format!(
+            "{} states on the map ({} with something untried), depth {}; {} routes along known \
+             edges, {} sweeps, {} restores\n",
+            grouped(stats.known),
+            grouped(stats.open),
+            stats.depth,
+            grouped(stats.routes),
+            grouped(stats.sweeps),
+            grouped(stats.restores),
+        ));
+        if stats.complete {
+            text.push_str("every meta-operation of every state within the bounds was tried\n");
+        }
+    }
+    if stats.fscks > 0 {
+        text.push_str(&format!("the checker looked {} times\n", grouped(stats.fscks)));
+    }
     text.push_str(&format!(
         "{} calls succeeded at least once, {} different errors seen\n",
         stats.ops_succeeded(),

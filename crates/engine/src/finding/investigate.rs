@@ -2,15 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use fathom_core::{HarnessFault, Header, Op, Step, Trace, Violation};
+use fathom_core::{HarnessFault, Header, Op, Step, Territory, Trace, Violation};
+
+use fathom_model::{Model, TreeOptions};
 
 use super::shrink::Shrinker;
 use super::{Finding, RunRecord, Stored, TraceConfig, finding_id};
 use crate::check::Plan;
 use crate::oracle::{Oracle, Signature};
 use crate::replay::trace_config;
-use crate::run::{Run, Runner, Walk};
-use fathom_core::Territory;
+use crate::run::{Run, Runner, Trees, Walk};
 
 /// A run that ends with a violation.
 #[derive(Clone, Debug)]
@@ -100,6 +101,35 @@ pub fn investigate(
     })
 }
 
+/// A call that never returned: nothing can be run again. All answers before it were as expected.
+pub fn hang(subject: &str, plan: &Plan, ops: &[Op], late: Duration) -> Finding {
+    let violation = Violation::Hang { seconds: late.as_secs() };
+    let mut steps = Vec::new();
+    let mut trees = Trees::default();
+    if let Ok(mut model) = Model::new(plan.reference.clone()) {
+        for (n, op) in ops.iter().enumerate() {
+            trees.before = model.volume().tree(TreeOptions::default());
+            let outcome = model.execute(op);
+            steps.push(Step { n: n as u64, op: op.clone(), outcome, expected: None, tree: None });
+        }
+        trees.expected = model.volume().tree(TreeOptions::default());
+    }
+    let signature = Signature::of(ops.last().unwrap_or(&Op::Sync), &violation);
+    let trace = trace(subject, plan, &signature, steps);
+    let seen = signature.to_string();
+    Finding {
+        id: finding_id(subject, &signature, ops.iter()),
+        minimal: trace.clone(),
+        trace,
+        violation,
+        signature,
+        episode: 0,
+        trees,
+        runs: vec![RunRecord { run: "campaign".to_owned(), ops: ops.len(), seen }],
+        labels: plan.labels.clone(),
+    }
+}
+
 /// Looks longer for a shorter way to a finding; `None` if the subject no longer shows it.
 ///
 /// # Errors
@@ -111,7 +141,9 @@ pub fn shrink_further(
 ) -> Result<Option<Finding>, HarnessFault> {
     let config = trace_config(&stored.minimal)?;
     let oracle = Oracle::new(&config.reference, config.times);
-    let mut runner = Runner { subject, reference: &config.reference, oracle: &oracle };
+    let fsck = config.signature.as_ref().is_some_and(Signature::is_checker);
+    let mut runner =
+        Runner { subject, reference: &config.reference, oracle: &oracle, pulse: None, fsck };
     let ops: Vec<Op> = stored.minimal.ops().cloned().collect();
     let now = Case::of_run(runner.run(&ops, Walk::Each)?);
     let Some(case) = now.filter(|now| Some(now.signature()) == config.signature) else {

@@ -18,7 +18,7 @@ use crate::oracle::Signature;
 pub struct Recorded {
     /// Names it.
     pub id: String,
-    /// `outcome`, `tree` or `non_deterministic`.
+    /// `outcome`, `tree`, `non_deterministic`, `checker`, `kernel_log` or `hang`.
     pub class: String,
     /// Class, operation and what differs.
     pub signature: Signature,
@@ -147,6 +147,11 @@ impl Finding {
             Violation::Tree { differences } => {
                 differences.iter().map(|difference| format!("{difference}\n")).collect()
             }
+            Violation::Checker { command, output, .. } => format!("{command}\n{output}\n"),
+            Violation::KernelLog { lines } => {
+                lines.iter().map(|line| format!("{line}\n")).collect()
+            }
+            Violation::Hang { seconds } => format!("answer: none in {seconds} s\n"),
         }
     }
 }

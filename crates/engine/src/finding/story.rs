@@ -23,6 +23,9 @@ impl fmt::Display for Finding {
         f.write_char('\n')?;
         write_violation(f, &self.violation, steps)?;
         f.write_char('\n')?;
+        if let Some(vote) = self.labels.get("vote") {
+            writeln!(f, "vote: {vote}")?;
+        }
         let (again, runs) = self.reproduced();
         let found_in = self.trace.steps.len();
         match again {
@@ -63,6 +66,22 @@ fn write_violation(
             writeln!(f, "operation {number} gave two answers in two runs from the same start:")?;
             writeln!(f, "  first     {first}")?;
             writeln!(f, "  then      {second}")
+        }
+        Violation::Checker { command, code, output } => {
+            let code = code.map_or_else(|| "a signal".to_owned(), |code| format!("code {code}"));
+            writeln!(
+                f,
+                "after operation {number} the unmounted disk is damaged: `{command}` ended"
+            )?;
+            writeln!(f, "with {code} and said:")?;
+            output.lines().take(DIFFERENCES_SHOWN_MAX).try_for_each(|line| writeln!(f, "  {line}"))
+        }
+        Violation::KernelLog { lines } => {
+            writeln!(f, "during operation {number} the kernel logged:")?;
+            lines.iter().take(DIFFERENCES_SHOWN_MAX).try_for_each(|line| writeln!(f, "  {line}"))
+        }
+        Violation::Hang { seconds } => {
+            writeln!(f, "operation {number} did not return within {seconds} s")
         }
         Violation::Tree { differences } => {
             writeln!(f, "after operation {number} the tree is not that of the reference:")?;

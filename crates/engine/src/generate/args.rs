@@ -47,8 +47,14 @@ impl Generator {
 
     /// New bytes.
     pub(super) fn pattern(&mut self, len: u64) -> Pattern {
-        self.patterns += 1;
-        Pattern { seed: self.patterns, len }
+        let seed = match self.config.data.patterns {
+            0 => {
+                self.patterns += 1;
+                self.patterns
+            }
+            patterns => 1 + self.choices.below(patterns),
+        };
+        Pattern { seed, len }
     }
 
     /// Permission bits, usable by the owner if nobody else could help the harness out.

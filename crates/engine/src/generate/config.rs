@@ -120,6 +120,7 @@ pub struct Data {
     pub offset_bytes_max: u64,
     pub xattr_bytes_max: u64,
     pub huge_percent: u32,
+    pub patterns: u64,
 }
 
 /// Section `[slots]`.
@@ -128,6 +129,7 @@ pub struct Data {
 #[allow(missing_docs, reason = "default.toml documents every field")]
 pub struct Slots {
     pub count: u8,
+    pub session_percent: u32,
 }
 
 /// Section `[odd]`.
@@ -217,6 +219,7 @@ impl Config {
         for (field, percent) in [
             ("odd.percent", self.odd.percent),
             ("names.long_percent", self.names.long_percent),
+            ("slots.session_percent", self.slots.session_percent),
             ("data.huge_percent", self.data.huge_percent),
         ] {
             if percent > 100 {

@@ -15,6 +15,7 @@ mod args;
 mod attributes;
 pub mod config;
 mod data;
+mod meta;
 mod names;
 mod paths;
 mod view;
@@ -85,6 +86,13 @@ impl Generator {
         }
     }
 
+    /// Starts again with an empty file system and another stream of choices.
+    pub fn restart(&mut self, choices: Choices) {
+        self.begin(choices);
+        self.patterns = 0;
+        self.view = View::default();
+    }
+
     /// The kinds of operation that this generator can produce.
     pub fn calls(&self) -> impl Iterator<Item = Call> {
         self.calls.iter().map(|(call, _)| *call)
@@ -97,14 +105,25 @@ impl Generator {
     pub fn next(&mut self, model: &Model) -> Op {
         self.view.refresh(model);
         for _ in 0..REFUSED_MAX {
-            self.odd = self.choices.percent(self.config.odd.percent);
-            let call = self.choices.weighted(&self.calls);
-            let op = without_waiting(self.make(self.relieve(call)), model);
-            if model.unspecified(&op).is_none() {
+            let call = self.draw();
+            if let Some(op) = self.usable(call, model) {
                 return op;
             }
         }
         panic!("{REFUSED_MAX} operations in a row cannot be used: give other weights");
+    }
+
+    /// What comes next, and whether it is an odd one.
+    fn draw(&mut self) -> Call {
+        self.odd = self.choices.percent(self.config.odd.percent);
+        let call = self.choices.weighted(&self.calls);
+        self.relieve(call)
+    }
+
+    /// An operation of this kind, unless it would not return or its answer says nothing.
+    fn usable(&mut self, call: Call, model: &Model) -> Option<Op> {
+        let op = without_waiting(self.make(call), model);
+        model.unspecified(&op).is_none().then_some(op)
     }
 
     /// Tells what the reference answered, so that the generator knows its open files.

@@ -4,12 +4,14 @@
 //! nowhere else. It is data: the quirks of the profile in use.
 
 mod signature;
+mod touched;
 
 use fathom_core::flags::Whence;
-use fathom_core::{Op, Outcome, Payload, Tree, Verdict, Violation};
+use fathom_core::{Glimpse, Op, Outcome, Payload, Tree, Verdict, Violation};
 use fathom_model::{Config, Model, Quirks, TreeOptions};
 
 pub use signature::Signature;
+pub use touched::touched;
 
 /// Compares a subject with the reference.
 #[derive(Clone, Debug)]
@@ -71,6 +73,20 @@ impl Oracle {
         }
         if self.times && differences.is_empty() {
             differences = self.expected_tree(model).time_differences(found);
+        }
+        if differences.is_empty() {
+            return Verdict::Ok;
+        }
+        Verdict::Violation(Violation::Tree { differences })
+    }
+
+    /// Judges some paths of the subject; `model` is the reference after the same operations. Times
+    /// are left to the comparison of whole trees.
+    pub fn glimpses(&self, model: &Model, found: &[Glimpse]) -> Verdict {
+        let mut differences = Vec::new();
+        for glimpse in found {
+            let options = TreeOptions::default();
+            differences.extend(model.volume().glimpse(&glimpse.path, options).differences(glimpse));
         }
         if differences.is_empty() {
             return Verdict::Ok;

@@ -21,8 +21,25 @@ impl Signature {
                 fields.into_iter().collect::<Vec<_>>().join(",")
             }
             Violation::NonDeterministic { .. } => "answer".to_owned(),
+            // Which operation was the last one before the checker ran says nothing.
+            Violation::Checker { code, .. } => {
+                let code = code.map_or_else(|| "signal".to_owned(), |code| code.to_string());
+                return Signature(format!("checker exit {code}"));
+            }
+            Violation::KernelLog { lines } => {
+                let first = lines.first().map_or("", String::as_str);
+                return Signature(format!("kernel_log {}", without_numbers(first)));
+            }
+            Violation::Hang { .. } => "no answer".to_owned(),
         };
         Signature(format!("{} {} {what}", violation.class(), op.name()))
+    }
+}
+
+impl Signature {
+    /// Whether the file system's own checker found it.
+    pub fn is_checker(&self) -> bool {
+        self.0.starts_with("checker ")
     }
 }
 
@@ -30,6 +47,12 @@ impl fmt::Display for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// A line of the log without what differs from run to run: addresses, times, inode numbers.
+fn without_numbers(line: &str) -> String {
+    let words = line.split_whitespace().filter(|word| !word.contains(|c: char| c.is_ascii_digit()));
+    words.take(8).collect::<Vec<_>>().join(" ")
 }
 
 /// Errors by name; values only by the fact that they differ, since shrinking changes them.

@@ -1,27 +1,24 @@
 //! Subjects that lie in a known way: they test the tester.
 #![allow(dead_code, reason = "every test file uses some of these")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use fathom_core::Territory;
 use fathom_core::pattern::word;
-use fathom_core::{Capability, Errno, HarnessFault, Kind, Op, Outcome, Subject, Tree};
-use fathom_engine::{Config, Plan};
+use fathom_core::{Capability, Errno, HarnessFault, Kind, Op, Outcome, Subject, Territory, Tree};
+use fathom_engine::{Config, Plan, Strategy};
 use fathom_model::Model;
 
 /// A plan of so many operations.
 pub(crate) fn plan(seed: u64, ops: u64) -> Plan {
     let mut config = Config::default();
     config.check.shrink_seconds = 5;
-    Plan {
-        seed,
-        config,
-        reference: reference(),
-        ops_max: Some(ops),
-        budget: None,
-        labels: BTreeMap::from([("kernel".to_owned(), "none".to_owned())]),
-    }
+    config.check.walk_every = 1;
+    let mut plan = Plan::new(seed, config, reference());
+    plan.explore.strategy = Strategy::Walk;
+    plan.ops_max = Some(ops);
+    plan.labels.insert("kernel".to_owned(), "none".to_owned());
+    plan
 }
 
 /// The reference of every test.

@@ -46,12 +46,12 @@ mod xattr;
 use std::collections::BTreeSet;
 
 use fathom_core::{
-    Capability, Checkpoint, Digest, Errno, HarnessFault, Mode, Op, Outcome, Subject, Tree,
+    Capability, Checkpoint, Digest, Errno, HarnessFault, Mode, Op, Outcome, Slot, Subject, Tree,
 };
 
 use crate::config::{Config, ConfigError};
 use crate::quirks::Quirks;
-use crate::volume::{Caller, TreeOptions, Volume};
+use crate::volume::{Caller, Ino, TreeOptions, Volume};
 use file::Files;
 
 /// A volume with a process that uses it: executes operations.
@@ -86,6 +86,11 @@ impl Model {
     /// Digest of the visible tree.
     pub fn digest(&self) -> Digest {
         self.volume.digest()
+    }
+
+    /// What a slot holds.
+    pub fn slot_ino(&self, slot: Slot) -> Option<Ino> {
+        self.files.get(slot).map(|file| file.ino)
     }
 
     /// Executes one operation.

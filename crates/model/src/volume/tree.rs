@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use fathom_core::{DataSum, Digest, Entry, FsBytes, FsPath, Tree};
+use fathom_core::{DataSum, Digest, Entry, FsBytes, FsPath, Glimpse, Kind, Tree};
 
 use super::inode::{Body, Inode};
 use super::{Ino, ROOT, TreeOptions, Volume};
+
+/// As many links as path_resolution(7) follows.
+const LINKS_MAX: u32 = 40;
 
 impl Volume {
     /// The whole visible state. A mutant that lists directories wrongly does so here too.
@@ -35,6 +38,57 @@ impl Volume {
             entries.insert(path, entry);
         }
         Tree { entries }
+    }
+
+    /// What [`fathom_core::Territory::glance`] should show of a path.
+    pub fn glimpse(&self, path: &FsPath, options: TreeOptions) -> Glimpse {
+        let inode = self.find(path, false).and_then(|ino| Some((ino, self.state.table.get(ino)?)));
+        let names = inode.filter(|(_, inode)| inode.kind() == Kind::Dir).map(|(ino, _)| {
+            let links = self.state.listed(ino, 0, usize::MAX).unwrap_or_default();
+            let mut names: Vec<_> = links.iter().map(|link| link.name.to_fs_bytes()).collect();
+            names.sort_unstable();
+            names
+        });
+        let entry = inode.map(|(_, inode)| entry_of(inode, options));
+        Glimpse { path: path.clone(), entry, names }
+    }
+
+    /// The inode of a path, for somebody who may do anything; `follow` follows a link at the end.
+    pub fn find(&self, path: &FsPath, follow: bool) -> Option<Ino> {
+        self.descend(ROOT, path.as_bytes(), follow, &mut LINKS_MAX.clone())
+    }
+
+    fn descend(&self, start: Ino, path: &[u8], follow: bool, links: &mut u32) -> Option<Ino> {
+        let mut at = if path.starts_with(b"/") { ROOT } else { start };
+        let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).peekable();
+        while let Some(name) = names.next() {
+            let child = self.lookup(at, name).ok()?;
+            let last = names.peek().is_none() && !follow;
+            at = match &self.state.table.get(child)?.body {
+                Body::Symlink(target) if !last => {
+                    *links = links.checked_sub(1)?;
+                    self.descend(at, target.as_bytes(), true, links)?
+                }
+                _ => child,
+            };
+        }
+        Some(at)
+    }
+
+    /// A path of an inode without links and dots in it, if it has a name: of several the first.
+    pub fn path_of(&self, ino: Ino) -> Option<FsPath> {
+        let mut names: Vec<&[u8]> = Vec::new();
+        let mut at = ino;
+        while at != ROOT {
+            let name = self.state.table.get(at)?.names.as_slice().first()?;
+            names.push(name.name.as_bytes());
+            at = name.dir;
+        }
+        if names.is_empty() {
+            return Some(FsPath::from("."));
+        }
+        names.reverse();
+        Some(FsPath::from(names.join(&b'/')))
     }
 
     /// Recomputes everything that is kept redundantly (digest, names, link counts, space) and says

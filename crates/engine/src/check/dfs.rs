@@ -1,0 +1,81 @@
+//! Depth first, going back after everything that leads to a known state: how Metis explores, and
+//! what a tour is measured against.
+
+use fathom_core::{HarnessFault, Way};
+
+use super::explore::Remounts;
+use super::map::{Map, StateId};
+use super::panel::Marks;
+use super::{Campaign, Went};
+
+/// A state on the way to the present one.
+struct Frame {
+    state: StateId,
+    marks: Marks,
+}
+
+impl Campaign<'_, '_> {
+    pub(super) fn dfs(&mut self) -> Result<(), HarnessFault> {
+        self.restart()?;
+        let explore = &self.plan.explore;
+        let start = self.panel.model().digest();
+        let mut map = Map::new(start, explore.moves, explore.depth_max);
+        let marks = self.panel.save()?;
+        let mut stack = vec![Frame { state: super::map::START, marks }];
+        while let Some(frame) = stack.last() {
+            if self.is_over() || self.plan.explore.states_max.is_some_and(|max| map.len() >= max) {
+                break;
+            }
+            let Some(by) = map.next_move(frame.state) else {
+                self.panel.forget(&frame.marks);
+                stack.pop();
+                if let Some(frame) = stack.last() {
+                    self.go_back(&frame.marks)?;
+                }
+                continue;
+            };
+            let from = frame.state;
+            let ops = self.meta_of(map.digest(from), by);
+            let went = self.perform(&ops)?;
+            let (to, new) = match went {
+                Went::Well => map.arrive(self.panel.model().digest(), from, by),
+                Went::Wrong => (from, false),
+            };
+            self.stats.depth = self.stats.depth.max(map.depth(to));
+            if new && map.depth(to) < self.plan.explore.depth_max {
+                let marks = self.panel.save()?;
+                // What was saved while it was unmounted has been mounted again.
+                if self.panel.way() == Some(Way::Remount) {
+                    self.stats.remounts += 1;
+                    self.since_walk += 1;
+                    self.last_look()?;
+                } else {
+                    self.keep_up(ops.len())?;
+                }
+                stack.push(Frame { state: to, marks });
+            } else if went == Went::Wrong || to != from || self.remounts_every_op() {
+                let frame = stack.last().expect("it was there");
+                self.go_back(&frame.marks)?;
+            } else {
+                self.keep_up(ops.len())?;
+            }
+        }
+        self.stats.known = map.len() as u64;
+        self.stats.open = map.open() as u64;
+        self.stats.complete = stack.is_empty();
+        while let Some(frame) = stack.pop() {
+            self.panel.forget(&frame.marks);
+        }
+        Ok(())
+    }
+
+    fn go_back(&mut self, marks: &Marks) -> Result<(), HarnessFault> {
+        self.stats.restores += 1;
+        self.since_walk = 0;
+        self.panel.restore(marks)
+    }
+
+    fn remounts_every_op(&self) -> bool {
+        self.plan.explore.remounts == Some(Remounts::EveryOp)
+    }
+}

@@ -1,0 +1,213 @@
+//! The transition tour: the reference is the map, the file system is walked along it.
+//!
+//! From wherever it is, the tour tries what is untried there. Where nothing is, it walks along known
+//! edges to the nearest state where something is. If there is none near, it starts again: by removing
+//! everything, which are ordinary operations and checked like all others, or by restoring the
+//! formatted disk, whichever has been cheaper so far.
+//!
+//! The map is only a plan. Whatever the file system does is judged against the reference that did
+//! the same; a state that is not where the map has it costs a detour, never a wrong verdict.
+
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use fathom_core::{Digest, FsPath, HarnessFault, Kind, Op, Target, pattern};
+use fathom_model::{Model, TreeOptions};
+
+use super::map::{Map, START, StateId};
+use super::{Campaign, Went};
+use crate::choice::Choices;
+
+/// Nearest states are looked for at most so far away.
+const REACH_MAX: f64 = 64.0;
+
+/// A new measurement counts this much in the running mean of costs.
+const NEW: f64 = 0.05;
+
+/// What going on costs, in seconds, as measured.
+struct Costs {
+    op: f64,
+    restart: f64,
+}
+
+impl Costs {
+    fn learn(mean: &mut f64, seconds: f64) {
+        *mean += NEW * (seconds - *mean);
+    }
+
+    /// So many meta-operations cost less than starting again.
+    fn reach(&self) -> usize {
+        (self.restart / self.op.max(1e-9)).clamp(1.0, REACH_MAX) as usize
+    }
+}
+
+impl Campaign<'_, '_> {
+    pub(super) fn tour(&mut self) -> Result<(), HarnessFault> {
+        let began = Instant::now();
+        self.restart()?;
+        let mut costs = Costs { op: 1e-4, restart: began.elapsed().as_secs_f64() };
+        let mut map = self.open_map()?;
+        let mut at = START;
+        let mut misses = 0;
+        while !self.is_over() && self.plan.explore.states_max.is_none_or(|max| map.len() < max) {
+            let clock = (Instant::now(), self.stats.ops);
+            if let Some(by) = map.next_move(at) {
+                at = self.go(&mut map, at, by)?;
+            } else if misses < 2
+                && let Some(route) = map.route(at, costs.reach())
+            {
+                self.stats.routes += 1;
+                at = self.follow(&mut map, at, &route)?;
+                misses = if map.route(at, 0).is_some() { 0 } else { misses + 1 };
+            } else if let Some((goal, moves)) = map.from_start() {
+                self.start_again(&mut costs)?;
+                misses = 0;
+                at = self.follow(&mut map, START, &moves)?;
+                if at != goal {
+                    map.missed(goal);
+                }
+                continue;
+            } else {
+                self.stats.complete = true;
+                break;
+            }
+            let ops = (self.stats.ops - clock.1).max(1);
+            Costs::learn(&mut costs.op, clock.0.elapsed().as_secs_f64() / ops as f64);
+            if self.panel.duels[0].steps().len() as u64 >= self.config.check.episode_ops {
+                self.restore_start(&mut costs)?;
+                at = START;
+            }
+        }
+        self.last_look()?;
+        self.stats.known = map.len() as u64;
+        self.stats.open = map.open() as u64;
+        self.stats.given_up = map.given_up() as u64;
+        self.close_map(&map)
+    }
+
+    /// Takes one move; where it led.
+    fn go(&mut self, map: &mut Map, from: StateId, by: u16) -> Result<StateId, HarnessFault> {
+        let ops = self.meta_of(map.digest(from), by);
+        if self.perform(&ops)? == Went::Wrong {
+            self.restart()?;
+            return Ok(START);
+        }
+        let (to, _) = map.arrive(self.panel.model().digest(), from, by);
+        self.stats.depth = self.stats.depth.max(map.depth(to));
+        if self.keep_up(ops.len())? == Went::Wrong {
+            self.restart()?;
+            return Ok(START);
+        }
+        Ok(to)
+    }
+
+    fn follow(
+        &mut self,
+        map: &mut Map,
+        mut at: StateId,
+        moves: &[u16],
+    ) -> Result<StateId, HarnessFault> {
+        for by in moves {
+            if self.over {
+                break;
+            }
+            at = self.go(map, at, *by)?;
+        }
+        Ok(at)
+    }
+
+    /// Move number `by` of a state: always the same for the same seed.
+    pub(super) fn meta_of(&mut self, state: Digest, by: u16) -> Vec<Op> {
+        let (low, high) = (state.0 as u64, (state.0 >> 64) as u64);
+        let seed = pattern::word(pattern::word(self.plan.seed, low) ^ high, u64::from(by));
+        self.generator.begin(Choices::new(seed));
+        self.generator.meta(self.panel.model())
+    }
+
+    /// Back to the empty file system, by the cheaper way.
+    fn start_again(&mut self, costs: &mut Costs) -> Result<(), HarnessFault> {
+        let empty = Model::new(self.plan.reference.clone())
+            .map_err(|error| HarnessFault::new("making the reference", error))?;
+        let sweep = sweep(self.panel.model(), &empty);
+        if (sweep.len() as f64) * costs.op < costs.restart {
+            self.stats.sweeps += 1;
+            if self.perform(&sweep)? == Went::Well && self.panel.model().digest() == empty.digest()
+            {
+                return Ok(());
+            }
+        }
+        self.restore_start(costs)
+    }
+
+    fn restore_start(&mut self, costs: &mut Costs) -> Result<(), HarnessFault> {
+        if self.last_look()? == Went::Wrong && self.over {
+            return Ok(());
+        }
+        let began = Instant::now();
+        self.stats.restores += 1;
+        self.restart()?;
+        Costs::learn(&mut costs.restart, began.elapsed().as_secs_f64());
+        Ok(())
+    }
+
+    fn open_map(&self) -> Result<Map, HarnessFault> {
+        let explore = &self.plan.explore;
+        if let Some((path, true)) = &self.plan.map {
+            let fault = |error: &dyn std::fmt::Display| {
+                HarnessFault::new(format!("going on with the map {}", path.display()), error)
+            };
+            let bytes = fs::read(path).map_err(|error| fault(&error))?;
+            let (seed, map): (u64, Map) =
+                postcard::from_bytes(&bytes).map_err(|error| fault(&error))?;
+            if seed != self.plan.seed {
+                return Err(fault(&format!("it was made with --seed {seed}: give that one")));
+            }
+            return Ok(map.complete());
+        }
+        Ok(Map::new(self.panel.model().digest(), explore.moves, explore.depth_max))
+    }
+
+    fn close_map(&self, map: &Map) -> Result<(), HarnessFault> {
+        let Some((path, _)) = &self.plan.map else { return Ok(()) };
+        write_map(path, self.plan.seed, map)
+            .map_err(|error| HarnessFault::new(format!("writing {}", path.display()), error))
+    }
+}
+
+/// Whole or not at all.
+fn write_map(path: &Path, seed: u64, map: &Map) -> std::io::Result<()> {
+    let bytes = postcard::to_stdvec(&(seed, map)).map_err(std::io::Error::other)?;
+    let part = path.with_extension("part");
+    fs::write(&part, bytes)?;
+    fs::rename(part, path)
+}
+
+/// What removes everything and makes the root what it was.
+fn sweep(model: &Model, empty: &Model) -> Vec<Op> {
+    let tree = model.volume().tree(TreeOptions::default());
+    let start = empty.volume().tree(TreeOptions::default());
+    let mut ops = Vec::new();
+    for (path, entry) in tree.entries.iter().rev() {
+        let path = path.clone();
+        match entry.kind {
+            _ if path.as_bytes() == b"." => {}
+            Kind::Dir => ops.push(Op::Rmdir { path }),
+            _ => ops.push(Op::Unlink { path }),
+        }
+    }
+    let root = FsPath::from(".");
+    let target = || Target::Path(root.clone());
+    if let (Some(now), Some(then)) = (tree.entries.get(&root), start.entries.get(&root)) {
+        for name in now.xattrs.keys().filter(|name| !then.xattrs.contains_key(*name)) {
+            ops.push(Op::Removexattr { target: target(), name: name.clone() });
+        }
+        if (now.uid, now.gid) != (then.uid, then.gid) {
+            ops.push(Op::Chown { target: target(), uid: Some(then.uid), gid: Some(then.gid) });
+        }
+        if now.mode != then.mode {
+            ops.push(Op::Chmod { target: target(), mode: then.mode });
+        }
+    }
+    ops
+}

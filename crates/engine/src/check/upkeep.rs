@@ -1,0 +1,93 @@
+//! What is done between operations: unmounting and mounting, the file system's checker.
+
+use super::explore::{Exploration, REMOUNT_EVERY, Remounts, Strategy};
+use crate::choice::Choices;
+
+/// What is due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Due {
+    /// Unmount and mount.
+    pub(super) remount: bool,
+    /// And let the checker look in between.
+    pub(super) fsck: bool,
+}
+
+/// Decides when.
+#[derive(Clone, Debug)]
+pub(super) struct Upkeep {
+    remounts: Remounts,
+    fsck_every: Option<u64>,
+    choices: Choices,
+    since_remount: u64,
+    since_fsck: u64,
+}
+
+impl Upkeep {
+    /// `possible`: every player can be remounted.
+    pub(super) fn new(explore: &Exploration, possible: bool, seed: u64) -> Upkeep {
+        let default = match explore.strategy {
+            Strategy::Walk => Remounts::Never,
+            Strategy::Tour | Strategy::Dfs => Remounts::Every(REMOUNT_EVERY),
+        };
+        let remounts = explore.remounts.unwrap_or(default);
+        Upkeep {
+            remounts: if possible { remounts } else { Remounts::Never },
+            fsck_every: explore.fsck_every.filter(|_| possible),
+            choices: Choices::new(seed),
+            since_remount: 0,
+            since_fsck: 0,
+        }
+    }
+
+    /// What is due after `ops` more operations, which complete a meta-operation.
+    pub(super) fn after(&mut self, ops: u64) -> Due {
+        self.since_remount += ops;
+        self.since_fsck += ops;
+        let fsck = self.fsck_every.is_some_and(|every| self.since_fsck >= every);
+        let remount = fsck
+            || match self.remounts {
+                Remounts::Never => false,
+                Remounts::Every(every) => self.since_remount >= every,
+                Remounts::EveryOp => true,
+                Remounts::Chance(chance) => {
+                    (self.choices.below(1 << 32) as f64) < chance * 2f64.powi(32)
+                }
+            };
+        if fsck {
+            self.since_fsck = 0;
+        }
+        if remount {
+            self.since_remount = 0;
+        }
+        Due { remount, fsck }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(remounts: Remounts, fsck_every: Option<u64>, possible: bool) -> (u32, u32) {
+        let explore =
+            Exploration { remounts: Some(remounts), fsck_every, ..Exploration::default() };
+        let mut upkeep = Upkeep::new(&explore, possible, 1);
+        let mut counts = (0, 0);
+        for _ in 0..1000 {
+            let due = upkeep.after(2);
+            counts.0 += u32::from(due.remount);
+            counts.1 += u32::from(due.fsck);
+        }
+        counts
+    }
+
+    #[test]
+    fn remounts_and_checks_come_when_they_should() {
+        assert_eq!(count(Remounts::Never, None, true), (0, 0));
+        assert_eq!(count(Remounts::EveryOp, None, true), (1000, 0));
+        assert_eq!(count(Remounts::Every(10), None, true), (200, 0));
+        assert_eq!(count(Remounts::Never, Some(100), true), (20, 20));
+        assert_eq!(count(Remounts::EveryOp, Some(1), false), (0, 0), "where it is not possible");
+        let (by_chance, _) = count(Remounts::Chance(0.1), None, true);
+        assert!((70..130).contains(&by_chance), "{by_chance}");
+    }
+}

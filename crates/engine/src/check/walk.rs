@@ -1,0 +1,37 @@
+//! A random walk of single calls, from an empty file system again and again.
+
+use fathom_core::HarnessFault;
+
+use super::{Campaign, Went};
+use crate::choice::Choices;
+
+impl Campaign<'_, '_> {
+    pub(super) fn walk(&mut self) -> Result<(), HarnessFault> {
+        while !self.over {
+            self.episode()?;
+        }
+        Ok(())
+    }
+
+    /// Runs from an empty file system to the first violation or the end of the episode. Its stream
+    /// of choices is its own, so that it can be repeated alone.
+    fn episode(&mut self) -> Result<(), HarnessFault> {
+        self.generator.restart(Choices::of_episode(self.plan.seed, self.stats.episodes));
+        self.restart()?;
+        for _ in 0..self.config.check.episode_ops {
+            if self.is_over() {
+                break;
+            }
+            let op = self.generator.next(self.panel.model());
+            if let Some(blame) = self.act(&op)? {
+                self.look_closer(blame)?;
+                return Ok(());
+            }
+            if self.keep_up(1)? == Went::Wrong {
+                return Ok(());
+            }
+        }
+        self.last_look()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! Meta-operations: a few calls that leave nothing behind but the tree.
+//!
+//! Files that are opened are closed again, the caller and the mask are the first ones again. So the
+//! tree alone says what a later meta-operation can do, and a state is a tree.
+
+use fathom_core::flags::OpenFlags;
+use fathom_core::{Kind, Mode, Op, Slot};
+use fathom_model::Model;
+
+use super::config::Call;
+use super::{Generator, OpenSlot, REFUSED_MAX};
+use crate::choice::Choices;
+
+/// An opening that does not give what is needed is drawn again so many times.
+const OPENINGS_MAX: usize = 4;
+
+/// Calls between the first opening and the last closing of a session, at most.
+const SESSION_OPS_MAX: u64 = 5;
+
+/// The slot for what a meta-operation works on.
+const SLOT: Slot = 0;
+
+/// What a call needs to be more than an `EBADF`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Need {
+    Nothing,
+    Readable,
+    Writable,
+    Both,
+    Dir,
+    Any,
+}
+
+impl Need {
+    fn of(call: Call) -> Need {
+        match call {
+            Call::Read | Call::Pread | Call::MmapLoad => Need::Readable,
+            Call::Write | Call::Pwrite | Call::Fallocate | Call::SyncFileRange => Need::Writable,
+            Call::MmapStore | Call::CopyFileRange => Need::Both,
+            Call::Getdents => Need::Dir,
+            Call::Lseek | Call::Fsync | Call::Fdatasync | Call::Syncfs => Need::Any,
+            _ => Need::Nothing,
+        }
+    }
+
+    fn is_met(self, open: &OpenSlot) -> bool {
+        match self {
+            Need::Nothing | Need::Any => true,
+            Need::Readable => open.kind == Kind::File && open.readable,
+            Need::Writable => open.kind == Kind::File && open.writable,
+            Need::Both => open.kind == Kind::File && open.readable && open.writable,
+            Need::Dir => open.kind == Kind::Dir,
+        }
+    }
+}
+
+impl Generator {
+    /// Goes on with another stream of choices and no file open.
+    pub fn begin(&mut self, choices: Choices) {
+        self.choices = choices;
+        self.slots.fill(None);
+    }
+
+    /// The next meta-operation for the state that `model` is in, in which nothing is open.
+    ///
+    /// # Panics
+    /// If nothing that the configuration allows can be used.
+    pub fn meta(&mut self, model: &Model) -> Vec<Op> {
+        let mut meta = Meta { model: model.clone(), ops: Vec::new() };
+        let session = self.choices.percent(self.config.slots.session_percent);
+        let calls = if session { 2 + self.choices.below(SESSION_OPS_MAX - 1) } else { 1 };
+        for _ in 0..REFUSED_MAX {
+            if meta.ops.len() as u64 >= calls {
+                self.tidy_up(model, &mut meta);
+                return meta.ops;
+            }
+            self.view.refresh(&meta.model);
+            let call = match self.draw() {
+                // What remounts is decided elsewhere, and closing is done at the end anyway.
+                Call::Remount => continue,
+                Call::Close => Call::Open,
+                call => call,
+            };
+            let need = Need::of(call);
+            if need != Need::Nothing && !self.odd && !self.has(need) {
+                self.open_for(need, &mut meta);
+            }
+            if let Some(op) = self.usable(call, &meta.model) {
+                self.play(op, &mut meta);
+            }
+        }
+        panic!("{REFUSED_MAX} operations in a row cannot be used: give other weights");
+    }
+
+    fn has(&self, need: Need) -> bool {
+        self.slots.iter().flatten().any(|open| need.is_met(open))
+    }
+
+    fn play(&mut self, op: Op, meta: &mut Meta) {
+        let answer = meta.model.execute(&op);
+        self.note(&op, &answer, &meta.model);
+        meta.ops.push(op);
+    }
+
+    /// Opens something: with the flags that the workload likes, if that does.
+    fn open_for(&mut self, need: Need, meta: &mut Meta) {
+        for _ in 0..OPENINGS_MAX {
+            let Some(op) = self.usable(Call::Open, &meta.model) else { continue };
+            let mut after = meta.model.clone();
+            after.execute(&op);
+            let Op::Open { slot, path, flags, .. } = &op else { continue };
+            let open = super::open_slot(&after, *slot, path, *flags);
+            if open.is_some_and(|open| need.is_met(&open)) {
+                return self.play(op, meta);
+            }
+        }
+        let (kind, flags) = match need {
+            Need::Dir => (Kind::Dir, OpenFlags::O_DIRECTORY),
+            _ => (Kind::File, OpenFlags::O_RDWR | OpenFlags::O_CREAT),
+        };
+        let path = self.existing(&[kind]);
+        self.play(Op::Open { slot: SLOT, path, flags, mode: Mode(0o644) }, meta);
+        self.view.refresh(&meta.model);
+    }
+
+    /// Closes what is open and gives the caller and the mask back.
+    fn tidy_up(&mut self, start: &Model, meta: &mut Meta) {
+        let config = start.volume().config();
+        let (uid, gid, groups) = (config.uid, config.gid, config.groups.clone());
+        if meta.ops.iter().any(|op| matches!(op, Op::Identity { .. })) {
+            self.play(Op::Identity { uid, gid, groups }, meta);
+        }
+        if meta.ops.iter().any(|op| matches!(op, Op::Umask { .. })) {
+            self.play(Op::Umask { mask: config.umask }, meta);
+        }
+        for slot in 0..=Slot::MAX {
+            if meta.model.slot_ino(slot).is_some() {
+                self.play(Op::Close { slot }, meta);
+            }
+        }
+    }
+}
+
+/// A meta-operation in the making.
+struct Meta {
+    /// The reference after what there is of it.
+    model: Model,
+    ops: Vec<Op>,
+}
