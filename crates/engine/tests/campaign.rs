@@ -7,6 +7,7 @@ use fathom_core::flags::OpenFlags;
 use fathom_core::{Mode, Op, Pattern};
 use fathom_engine::finding::Stored;
 use fathom_engine::finding::investigate::{Case, investigate, shrink_further};
+use fathom_engine::generate::Call;
 use fathom_engine::run::{Runner, Walk};
 use fathom_engine::{Finding, Oracle, ReplayVerdict, Report, Silent, check, replay};
 
@@ -33,6 +34,7 @@ fn an_honest_subject_is_not_accused_and_the_goals_are_reached() {
 fn rare_walks_look_at_the_last_operation_too() {
     let mut plan = plan(1, 1000);
     plan.config.check.walk_every = 300;
+    plan.config.weights.insert(Call::Remount, 0);
     let report = check(&mut Liar::new(Lie::Honest), &plan, &mut Silent).unwrap();
     assert_eq!(report.stats.walks, 4);
 }

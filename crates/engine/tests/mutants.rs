@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::plan;
 use fathom_core::HarnessFault;
 use fathom_core::Territory;
-use fathom_engine::{ReplayVerdict, Restart, Silent, check, replay};
+use fathom_engine::{ReplayVerdict, Restart, Silent, Strategy, check, replay};
 use fathom_model::{Config, Model, Mutant, Quirks};
 
 fn subject(config: Config) -> impl Territory {
@@ -19,10 +19,20 @@ fn subject(config: Config) -> impl Territory {
 }
 
 #[test]
-fn every_mutant_is_found_and_its_trace_replays() {
+fn a_walk_finds_every_mutant_and_its_trace_replays() {
+    every_mutant_is_found(Strategy::Walk, 200_000);
+}
+
+#[test]
+fn a_tour_finds_every_mutant_and_its_trace_replays() {
+    every_mutant_is_found(Strategy::Tour, 400_000);
+}
+
+fn every_mutant_is_found(strategy: Strategy, ops: u64) {
     let mut missed = Vec::new();
     for mutant in Mutant::ALL {
-        let mut plan = plan(1, 200_000);
+        let mut plan = plan(1, ops);
+        plan.explore.strategy = strategy;
         plan.reference.quirks = Quirks::profile("model").expect("it is built in");
         plan.budget = Some(Duration::from_secs(60));
         let mut subject = subject(Config { mutant: Some(*mutant), ..plan.reference.clone() });
@@ -46,8 +56,11 @@ fn every_mutant_is_found_and_its_trace_replays() {
 
 #[test]
 fn the_unmutated_model_is_never_accused() {
-    for seed in 1..=5 {
+    for (seed, strategy) in (1..=5).flat_map(|seed| {
+        [Strategy::Walk, Strategy::Tour, Strategy::Dfs].map(|strategy| (seed, strategy))
+    }) {
         let mut plan = plan(seed, 20_000);
+        plan.explore.strategy = strategy;
         plan.reference.quirks = Quirks::profile("model").expect("it is built in");
         let report = check(&mut subject(plan.reference.clone()), &plan, &mut Silent).unwrap();
         assert!(report.findings.is_empty(), "{}", report.findings[0]);

@@ -172,7 +172,7 @@ impl Map {
     }
 
     /// The open state nearest to the start, and the moves that lead to it from there.
-    pub(super) fn from_start(&self) -> Option<(StateId, Vec<u16>)> {
+    pub(super) fn nearest_to_start(&self) -> Option<(StateId, Vec<u16>)> {
         let (_, goal) = *self.open.first()?;
         let mut moves = Vec::new();
         let mut at = goal;
@@ -236,11 +236,11 @@ mod tests {
         assert_eq!((map.len(), map.open()), (4, 1));
         assert_eq!(map.route(1, 3), Some(vec![0, 0, 1]));
         assert_eq!(map.route(1, 2), None, "it is three moves away");
-        assert_eq!(map.from_start(), Some((3, vec![1])));
+        assert_eq!(map.nearest_to_start(), Some((3, vec![1])));
         assert_eq!(map.next_move(3), Some(0));
         assert_eq!(map.route(3, 9), Some(Vec::new()));
         assert_eq!(map.next_move(3), Some(1));
-        assert_eq!((map.next_move(3), map.open(), map.from_start()), (None, 0, None));
+        assert_eq!((map.next_move(3), map.open(), map.nearest_to_start()), (None, 0, None));
     }
 
     #[test]

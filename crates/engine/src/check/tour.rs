@@ -60,7 +60,7 @@ impl Campaign<'_, '_> {
                 self.stats.routes += 1;
                 at = self.follow(&mut map, at, &route)?;
                 misses = if map.route(at, 0).is_some() { 0 } else { misses + 1 };
-            } else if let Some((goal, moves)) = map.from_start() {
+            } else if let Some((goal, moves)) = map.nearest_to_start() {
                 self.start_again(&mut costs)?;
                 misses = 0;
                 at = self.follow(&mut map, START, &moves)?;
