@@ -200,8 +200,8 @@ impl<'a> Duel<'a> {
         })
     }
 
-    /// Lets the file system's checker look at the unmounted disk; no slot may be open. Says whether
-    /// there is a checker, too.
+    /// Lets the file system's checker look at the unmounted disk. Says whether there is one, too. The
+    /// reference does not notice: to go on afterwards, no slot may be open before.
     ///
     /// # Errors
     /// If it cannot be run.

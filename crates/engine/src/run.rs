@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use fathom_core::{
-    Capability, HarnessFault, Op, Outcome, Step, Territory, Tree, Verdict, Violation,
-};
+use fathom_core::{HarnessFault, Op, Outcome, Step, Territory, Tree, Verdict, Violation};
 use fathom_model::Config;
 
 use crate::duel::{Duel, Look};
@@ -93,11 +91,8 @@ impl Runner<'_> {
                 Verdict::HarnessFault(why) => return Err(HarnessFault::new(op.name(), why)),
             }
         }
-        if fsck && duel.subject().capabilities().contains(&Capability::Remount) {
-            duel.step(&Op::Remount, Look::Whole)?;
-            if let (_, Verdict::Violation(violation)) = duel.fsck()? {
-                return Ok(Run::ended(duel, violation));
-            }
+        if fsck && let (_, Verdict::Violation(violation)) = duel.fsck()? {
+            return Ok(Run::ended(duel, violation));
         }
         Ok(Run::of(duel))
     }

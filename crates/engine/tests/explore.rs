@@ -1,0 +1,370 @@
+//! Exploring states: what is tried, who is named, what is noticed besides answers and trees.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{plan, reference};
+use fathom_core::{
+    Capability, Checked, FsPath, Glimpse, HarnessFault, Op, Outcome, Rescue, Saved, Subject,
+    Territory, Tree, Way,
+};
+use fathom_engine::{
+    Back, Plan, Player, Remounts, Report, Silent, Strategy, check, check_all, replay,
+};
+use fathom_model::{Config, Model, Mutant, TreeOptions};
+
+/// The model as a subject with everything that a kernel file system has: ways back, a checker, a log,
+/// calls that hang.
+struct Stage {
+    name: String,
+    config: Config,
+    model: Model,
+    saved: Vec<Model>,
+    ways: Vec<Way>,
+    trouble: Trouble,
+    applied: u64,
+    rescued: Arc<AtomicBool>,
+    restores: u64,
+}
+
+/// What is wrong with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    None,
+    /// A glance shows the wrong size of files with two names.
+    Glance,
+    /// The checker does not like symbolic links.
+    Fsck,
+    /// The kernel complains about every fifo.
+    Log,
+    /// The seventh `mkdir` does not return before it is rescued.
+    Hang,
+}
+
+impl Stage {
+    fn new(name: &str, mutant: Option<Mutant>, trouble: Trouble) -> Stage {
+        let config = Config { mutant, ..reference() };
+        Stage {
+            name: name.to_owned(),
+            model: Model::new(config.clone()).unwrap(),
+            config,
+            saved: Vec::new(),
+            ways: vec![Way::Clone],
+            trouble,
+            applied: 0,
+            rescued: Arc::default(),
+            restores: 0,
+        }
+    }
+
+    fn tree(&self) -> Tree {
+        self.model.volume().tree(TreeOptions::default())
+    }
+}
+
+impl Subject for Stage {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn capabilities(&self) -> BTreeSet<Capability> {
+        self.model.capabilities()
+    }
+
+    fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
+        if self.trouble == Trouble::Hang && matches!(op, Op::Mkdir { .. }) {
+            self.applied += 1;
+            let since = Instant::now();
+            while self.applied == 7 && !self.rescued.load(Ordering::Relaxed) {
+                assert!(since.elapsed() < Duration::from_secs(20), "nobody came to the rescue");
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+        self.model.apply(op)
+    }
+
+    fn observe(&mut self) -> Result<Tree, HarnessFault> {
+        Ok(self.tree())
+    }
+}
+
+impl Territory for Stage {
+    fn reset(&mut self) -> Result<(), HarnessFault> {
+        self.model = Model::new(self.config.clone()).unwrap();
+        self.applied = 0;
+        self.rescued.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn glance(&mut self, paths: &[FsPath]) -> Result<Vec<Glimpse>, HarnessFault> {
+        let tree = self.tree();
+        let mut seen: Vec<Glimpse> = paths.iter().map(|path| tree.glimpse(path)).collect();
+        if self.trouble == Trouble::Glance {
+            for entry in seen.iter_mut().filter_map(|glimpse| glimpse.entry.as_mut()) {
+                entry.size += u64::from(entry.nlink == 2 && entry.target.as_bytes().is_empty());
+            }
+        }
+        Ok(seen)
+    }
+
+    fn ways(&self) -> Vec<Way> {
+        self.ways.clone()
+    }
+
+    fn save(&mut self, way: Way) -> Result<Saved, HarnessFault> {
+        assert_eq!(way, Way::Clone);
+        self.saved.push(self.model.clone());
+        Ok(Saved(self.saved.len() as u64 - 1))
+    }
+
+    fn restore(&mut self, saved: Saved) -> Result<(), HarnessFault> {
+        self.restores += 1;
+        self.model = self.saved[saved.0 as usize].clone();
+        Ok(())
+    }
+
+    fn fsck(&mut self) -> Result<Option<Checked>, HarnessFault> {
+        let bad = self.trouble == Trouble::Fsck
+            && self.tree().entries.values().any(|entry| !entry.target.as_bytes().is_empty());
+        let output = if bad { "a symbolic link!" } else { "clean" }.to_owned();
+        let code = Some(if bad { 4 } else { 0 });
+        Ok(Some(Checked { command: "fsck.stage".to_owned(), clean: !bad, code, output }))
+    }
+
+    fn complaints(&mut self) -> Result<Vec<String>, HarnessFault> {
+        let fifo = |entry: &fathom_core::Entry| entry.kind == fathom_core::Kind::Fifo;
+        let bad = self.trouble == Trouble::Log && self.tree().entries.values().any(fifo);
+        Ok(if bad { vec!["STAGE-fs error (device loop7): a fifo".to_owned()] } else { Vec::new() })
+    }
+
+    fn rescue(&self) -> Option<Rescue> {
+        let rescued = Arc::clone(&self.rescued);
+        Some(Box::new(move || rescued.store(true, Ordering::Relaxed)))
+    }
+}
+
+/// A small world: the bounds are reached.
+fn bounded(strategy: Strategy, depth_max: u32, moves: u16) -> Plan {
+    let mut plan = plan(1, 1_000_000);
+    plan.explore.strategy = strategy;
+    plan.explore.depth_max = depth_max;
+    plan.explore.moves = moves;
+    plan.explore.remounts = Some(Remounts::Never);
+    plan
+}
+
+fn run(stage: &mut Stage, plan: &Plan) -> Report {
+    check(stage, plan, &mut Silent).expect("the harness works")
+}
+
+fn found(trouble: Trouble, plan: &Plan) -> Report {
+    let report = run(&mut Stage::new("stage", None, trouble), plan);
+    assert_eq!(report.findings.len(), 1, "{trouble:?} was not found");
+    report
+}
+
+#[test]
+fn a_tour_and_a_depth_first_search_know_the_same_states_at_the_end() {
+    for (depth, moves) in [(1, 8), (2, 6), (3, 5)] {
+        let states = |strategy, back| {
+            let mut plan = bounded(strategy, depth, moves);
+            plan.explore.back = back;
+            let report = run(&mut Stage::new("stage", None, Trouble::None), &plan);
+            assert!(report.stats.complete && report.findings.is_empty(), "{strategy} {back}");
+            assert_eq!((report.stats.open, report.stats.given_up), (0, 0));
+            (report.stats.known, report.stats.depth)
+        };
+        let tour = states(Strategy::Tour, Back::Cheapest);
+        assert_eq!(states(Strategy::Dfs, Back::Way(Way::Clone)), tour);
+        assert_eq!(states(Strategy::Dfs, Back::Replay), tour);
+        assert_eq!(tour.1, depth);
+        let all: u64 = (0..=depth).map(|level| u64::from(moves).pow(level)).sum();
+        assert!(tour.0 <= all, "no state has more successors than moves");
+    }
+}
+
+#[test]
+fn every_move_of_every_state_is_tried_once_by_a_depth_first_search() {
+    let plan = bounded(Strategy::Dfs, 2, 6);
+    let report = run(&mut Stage::new("stage", None, Trouble::None), &plan);
+    // 6 moves in the start and in each state of depth 1; those of depth 2 are not gone on from.
+    let inner = run(&mut Stage::new("stage", None, Trouble::None), &bounded(Strategy::Dfs, 1, 6));
+    assert_eq!(report.stats.metas, 6 * inner.stats.known);
+}
+
+#[test]
+fn a_tour_that_was_interrupted_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("map");
+    let whole = run(&mut Stage::new("s", None, Trouble::None), &bounded(Strategy::Tour, 3, 5));
+    let part = |states, resume| {
+        let mut plan = bounded(Strategy::Tour, 3, 5);
+        plan.explore.states_max = states;
+        plan.map = Some((path.clone(), resume));
+        run(&mut Stage::new("s", None, Trouble::None), &plan).stats
+    };
+    let first = part(Some(6), false);
+    assert!(first.known < whole.stats.known && !first.complete);
+    let rest = part(None, true);
+    assert_eq!((rest.known, rest.complete), (whole.stats.known, true));
+    assert_eq!(part(None, true).metas, 0, "nothing is left to be done");
+    refused(&path);
+}
+
+/// Maps that are not of this run.
+fn refused(path: &Path) {
+    let go_on = |seed| {
+        let mut plan = bounded(Strategy::Tour, 3, 5);
+        plan.seed = seed;
+        plan.map = Some((path.to_owned(), true));
+        check(&mut Stage::new("s", None, Trouble::None), &plan, &mut Silent)
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(go_on(2).contains("it was made with --seed 1"));
+    std::fs::write(path, b"something else").unwrap();
+    assert!(go_on(1).contains("going on with the map"));
+    std::fs::remove_file(path).unwrap();
+    assert!(go_on(1).contains("No such file"));
+}
+
+#[test]
+fn a_way_that_the_subject_does_not_have_is_refused_by_name() {
+    let mut plan = bounded(Strategy::Dfs, 2, 2);
+    plan.explore.back = Back::Way(Way::Freeze);
+    let error = check(&mut Stage::new("stage", None, Trouble::None), &plan, &mut Silent);
+    let text = error.unwrap_err().to_string();
+    assert_eq!(text, "stage cannot go back by freeze: give one of clone, replay");
+}
+
+#[test]
+fn a_glance_finds_what_is_wrong_with_what_was_touched() {
+    let mut plan = bounded(Strategy::Tour, 50, 4);
+    plan.config.check.walk_every = 1_000_000;
+    plan.config.check.shrink_seconds = 0;
+    let report = found(Trouble::Glance, &plan);
+    let finding = &report.findings[0];
+    assert!(finding.signature.to_string().starts_with("tree "), "{finding}");
+    // The whole tree is fine: the second look, which compares whole trees, cannot confirm it.
+    assert_eq!(finding.reproduced().0, 0);
+}
+
+#[test]
+fn the_checker_is_asked_and_believed() {
+    let mut plan = bounded(Strategy::Tour, 50, 4);
+    plan.explore.fsck_every = Some(10);
+    let clean = run(&mut Stage::new("stage", None, Trouble::None), &bounded(Strategy::Tour, 2, 4));
+    assert_eq!(clean.stats.fscks, 0, "nobody asked");
+    let report = found(Trouble::Fsck, &plan);
+    let finding = &report.findings[0];
+    assert_eq!(finding.signature.to_string(), "checker exit 4");
+    assert!(finding.minimal.steps.len() <= 2, "{finding}");
+    assert!(finding.to_string().contains("a symbolic link!"), "{finding}");
+    let mut stage = Stage::new("stage", None, Trouble::Fsck);
+    assert_eq!(
+        replay(&mut stage, &finding.minimal).unwrap().signature,
+        Some(finding.signature.clone())
+    );
+}
+
+#[test]
+fn what_the_kernel_logs_is_a_finding() {
+    let report = found(Trouble::Log, &bounded(Strategy::Tour, 50, 4));
+    let finding = &report.findings[0];
+    assert_eq!(finding.signature.to_string(), "kernel_log STAGE-fs error (device a fifo");
+    assert_eq!(finding.minimal.steps.len(), 1, "{finding}");
+}
+
+#[test]
+fn a_call_that_does_not_return_is_a_finding_and_is_rescued() {
+    let mut plan = bounded(Strategy::Tour, 50, 4);
+    plan.explore.deadline = Duration::from_millis(100);
+    plan.config.check.shrink_seconds = 1;
+    let report = found(Trouble::Hang, &plan);
+    let finding = &report.findings[0];
+    assert_eq!(finding.signature.to_string(), "hang mkdir no answer");
+    assert_eq!(finding.reproduced(), (2, 2));
+}
+
+#[test]
+fn a_call_that_never_returns_is_told_with_all_operations_before_it() {
+    let told: Arc<Mutex<Vec<Op>>> = Arc::default();
+    let mut plan = bounded(Strategy::Tour, 50, 4);
+    plan.explore.deadline = Duration::from_millis(50);
+    let words = Arc::clone(&told);
+    let mut stage = Stage::new("stage", None, Trouble::Hang);
+    // The rescue of another: it helps nobody.
+    let deaf = Arc::new(AtomicBool::new(false));
+    let rescued = std::mem::replace(&mut stage.rescued, Arc::clone(&deaf));
+    plan.last_words = Arc::new(move |ops, late| {
+        assert!(late >= Duration::from_millis(100));
+        *words.lock().unwrap() = ops.to_vec();
+        deaf.store(true, Ordering::Relaxed);
+    });
+    drop(rescued);
+    struct Deaf(Stage);
+    impl Subject for Deaf {
+        fn name(&self) -> String {
+            self.0.name()
+        }
+        fn capabilities(&self) -> BTreeSet<Capability> {
+            self.0.capabilities()
+        }
+        fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
+            self.0.apply(op)
+        }
+        fn observe(&mut self) -> Result<Tree, HarnessFault> {
+            self.0.observe()
+        }
+    }
+    impl Territory for Deaf {
+        fn reset(&mut self) -> Result<(), HarnessFault> {
+            self.0.reset()
+        }
+    }
+    plan.config.check.shrink_seconds = 0;
+    check(&mut Deaf(stage), &plan, &mut Silent).unwrap();
+    let ops = told.lock().unwrap();
+    assert!(matches!(ops.last(), Some(Op::Mkdir { .. })), "{ops:?}");
+    let mkdirs = ops.iter().filter(|op| matches!(op, Op::Mkdir { .. })).count();
+    assert_eq!(mkdirs, 7);
+}
+
+/// One mutant among three: the vote names it, wherever it sits.
+#[test]
+fn the_one_that_is_alone_is_named() {
+    for guilty in 0..3 {
+        let mut stages: Vec<Stage> = ["one", "two", "three"]
+            .iter()
+            .enumerate()
+            .map(|(seat, name)| {
+                let mutant = (seat == guilty).then_some(Mutant::ALL[0]);
+                Stage::new(name, mutant, Trouble::None)
+            })
+            .collect();
+        let names: Vec<String> = stages.iter().map(|stage| stage.name.clone()).collect();
+        let players = stages.iter_mut().map(|subject| Player { subject, reference: reference() });
+        let plan = bounded(Strategy::Tour, 10_000, 12);
+        let report = check_all(players.collect(), &plan, &mut Silent).unwrap();
+        let finding = &report.findings[0];
+        assert_eq!(finding.minimal.header.subject, names[guilty]);
+        let vote = &finding.labels["vote"];
+        assert!(vote.starts_with(&format!("{} is alone; as expected: ", names[guilty])), "{vote}");
+    }
+}
+
+#[test]
+fn if_all_agree_against_the_model_it_is_the_model_that_is_alone() {
+    let mut stages =
+        ["one", "two"].map(|name| Stage::new(name, Some(Mutant::ALL[0]), Trouble::None));
+    let players = stages.iter_mut().map(|subject| Player { subject, reference: reference() });
+    let plan = bounded(Strategy::Tour, 10_000, 12);
+    let report = check_all(players.collect(), &plan, &mut Silent).unwrap();
+    assert_eq!(report.findings[0].labels["vote"], "the model is alone against one, two");
+}
