@@ -11,6 +11,9 @@ pub(super) const IDS: [u32; 3] = [0, 1000, 1001];
 impl Generator {
     /// A number from 0 to `max`: 0, a power of two or a neighbour of one, or any.
     pub(super) fn size(&mut self, max: u64) -> u64 {
+        if let Some(base) = self.tables.amounts {
+            return self.partitioned(max, base);
+        }
         match self.choices.below(10) {
             0 => 0,
             1 | 2 => self.choices.below(max + 1),
@@ -21,6 +24,27 @@ impl Generator {
                 near.min(max)
             }
         }
+    }
+
+    /// A number from 0 to `max` by its partition: 0, then those of the powers of two, the next one
+    /// `base` times as often as the one before.
+    fn partitioned(&mut self, max: u64, base: f64) -> u64 {
+        let partitions = max.checked_ilog2().map_or(1, |power| power as usize + 2);
+        let weight = |index: usize| base.powi(index as i32);
+        let total: f64 = (0..partitions).map(weight).sum();
+        let mut at = self.choices.below(1 << 53) as f64 / (1u64 << 53) as f64 * total;
+        let chosen = (0..partitions)
+            .find(|index| {
+                at -= weight(*index);
+                at < 0.0
+            })
+            .unwrap_or(partitions - 1);
+        let Some(power) = chosen.checked_sub(1) else { return 0 };
+        let start = 1u64 << power;
+        if self.tables.boundaries {
+            return (start + self.choices.below(3) - 1).min(max);
+        }
+        (start + self.choices.below(start)).min(max)
     }
 
     /// Bytes of a read or a write.
@@ -59,17 +83,26 @@ impl Generator {
 
     /// Permission bits, usable by the owner if nobody else could help the harness out.
     pub(super) fn mode(&mut self) -> Mode {
+        if let Some(bits) = self.tables.mode_bits.clone() {
+            let mut mode = 0;
+            for (bit, percent) in bits {
+                mode |= if self.choices.percent(percent) { bit } else { 0 };
+            }
+            return self.usable_mode(mode);
+        }
         let usual = [0o644, 0o755, 0o600, 0o700, 0o777, 0o666];
-        let mut mode = match self.choices.below(10) {
+        let mode = match self.choices.below(10) {
             0..6 => *self.choices.pick(&usual),
             6 => self.choices.below(0o10000) as u32,
             7 | 8 => *self.choices.pick(&[0o4755, 0o2755, 0o6711, 0o2775, 0o1777, 0o2644]),
             _ => 0,
         };
-        if !self.capabilities.contains(&Capability::Identity) {
-            mode |= 0o700;
-        }
-        Mode(mode)
+        self.usable_mode(mode)
+    }
+
+    fn usable_mode(&self, mode: u32) -> Mode {
+        let privileged = self.capabilities.contains(&Capability::Identity);
+        Mode(if privileged { mode } else { mode | 0o700 })
     }
 
     /// Each flag with its percentage; an odd operation may get a bit that has no name.

@@ -1,6 +1,6 @@
 //! Operations on attributes: modes, owners, times, extended attributes, and who asks.
 
-use fathom_core::flags::{AccessMode, XattrFlags};
+use fathom_core::flags::AccessMode;
 use fathom_core::{Capability, FsBytes, Kind, Mode, Op, Target, TimeArg};
 
 use super::Generator;
@@ -46,7 +46,7 @@ impl Generator {
     }
 
     pub(super) fn setxattr(&mut self) -> Op {
-        let flags = self.flags(&[(XattrFlags::XATTR_CREATE, 20), (XattrFlags::XATTR_REPLACE, 25)]);
+        let flags = self.flags(&self.tables.xattr.clone());
         let too_long = self.odd && self.choices.percent(5);
         let len = if too_long { 65537 } else { self.size(self.config.data.xattr_bytes_max) };
         let replace = self.choices.percent(30);

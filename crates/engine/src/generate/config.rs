@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::inputs::Inputs;
+
 /// The commented defaults.
 pub const DEFAULT_TOML: &str = include_str!("default.toml");
 
@@ -73,7 +75,7 @@ calls! {
 }
 
 /// The whole configuration; `default.toml` explains every field.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs, reason = "default.toml documents every field")]
 pub struct Config {
@@ -82,6 +84,7 @@ pub struct Config {
     pub data: Data,
     pub slots: Slots,
     pub odd: Odd,
+    pub inputs: Inputs,
     pub weights: BTreeMap<Call, u32>,
 }
 
@@ -171,16 +174,7 @@ impl Config {
     /// Names the line or the value that cannot work.
     pub fn from_toml(text: &str) -> Result<Config, ConfigError> {
         let mut merged: toml::Table = toml::from_str(DEFAULT_TOML)?;
-        for (section, values) in toml::from_str::<toml::Table>(text)? {
-            match (merged.get_mut(&section), values) {
-                (Some(toml::Value::Table(defaults)), toml::Value::Table(values)) => {
-                    defaults.extend(values);
-                }
-                (_, values) => {
-                    merged.insert(section, values);
-                }
-            }
-        }
+        merge(&mut merged, toml::from_str(text)?);
         let config: Config = merged.try_into()?;
         config.validate()?;
         Ok(config)
@@ -226,7 +220,19 @@ impl Config {
                 return Err(refused(field, percent, "give a share from 0 to 100"));
             }
         }
-        Ok(())
+        self.inputs.validate()
+    }
+}
+
+/// What `values` has replaces what is there, table by table.
+fn merge(into: &mut toml::Table, values: toml::Table) {
+    for (key, value) in values {
+        match (into.get_mut(&key), value) {
+            (Some(toml::Value::Table(there)), toml::Value::Table(values)) => merge(there, values),
+            (_, value) => {
+                into.insert(key, value);
+            }
+        }
     }
 }
 
@@ -261,6 +267,10 @@ mod tests {
             ("[od]\npercent = 1", "od"),
             ("[odd]\npercent = 101", "odd.percent cannot be 101"),
             ("[check]\nwalk_every = 0", "check.walk_every cannot be 0"),
+            ("[inputs]\nflags = \"often\"", "often"),
+            ("[inputs]\ndecay = 1.0", "inputs.decay cannot be 1"),
+            ("[inputs.open]\nO_EXLC = 1", "inputs.open cannot be O_EXLC"),
+            ("[inputs.open]\nO_EXCL = 101", "inputs.open cannot be above 100"),
             ("[odd", "TOML"),
         ] {
             let error = Config::from_toml(text).unwrap_err().to_string();

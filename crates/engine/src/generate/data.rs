@@ -5,44 +5,13 @@ use fathom_core::{Kind, Mode, Op, Slot, Target};
 
 use super::Generator;
 
-/// How often each flag of `open` is set, in percent. `O_CREAT`, the access mode and `O_TMPFILE` are
-/// chosen with the path.
-const OPEN_FLAGS: &[(O, u32)] = &[
-    (O::O_EXCL, 8),
-    (O::O_NOCTTY, 1),
-    (O::O_TRUNC, 12),
-    (O::O_APPEND, 12),
-    (O::O_NONBLOCK, 5),
-    (O::O_DSYNC, 2),
-    (O::O_SYNC, 2),
-    (O::O_DIRECT, 1),
-    (O::O_LARGEFILE, 2),
-    (O::O_DIRECTORY, 3),
-    (O::O_NOFOLLOW, 5),
-    (O::O_NOATIME, 2),
-    (O::O_CLOEXEC, 5),
-    (O::O_PATH, 3),
-];
-
-/// The modes of `fallocate` that some file system has, and combinations that none should accept.
-const FALLOCATE_MODES: &[(F, u32)] = &[
-    (F::empty(), 5),
-    (F::FALLOC_FL_KEEP_SIZE, 5),
-    (F::FALLOC_FL_PUNCH_HOLE.union(F::FALLOC_FL_KEEP_SIZE), 8),
-    (F::FALLOC_FL_ZERO_RANGE, 5),
-    (F::FALLOC_FL_ZERO_RANGE.union(F::FALLOC_FL_KEEP_SIZE), 5),
-    (F::FALLOC_FL_COLLAPSE_RANGE, 6),
-    (F::FALLOC_FL_INSERT_RANGE, 6),
-    (F::FALLOC_FL_UNSHARE_RANGE, 1),
-    (F::FALLOC_FL_PUNCH_HOLE, 1),
-    (F::FALLOC_FL_COLLAPSE_RANGE.union(F::FALLOC_FL_KEEP_SIZE), 1),
-    (F::FALLOC_FL_INSERT_RANGE.union(F::FALLOC_FL_ZERO_RANGE), 1),
-];
-
 impl Generator {
     pub(super) fn open(&mut self) -> Op {
+        if self.tables.open_is_whole {
+            return self.open_with_any_flags();
+        }
         let access = self.choices.weighted(&[(O::empty(), 3), (O::O_WRONLY, 2), (O::O_RDWR, 6)]);
-        let mut flags = access | self.flags(OPEN_FLAGS);
+        let mut flags = access | self.flags(&self.tables.open.clone());
         let path = match self.choices.below(20) {
             0..8 => self.existing(&[Kind::File]),
             8..13 => {
@@ -63,6 +32,18 @@ impl Generator {
         if self.odd && self.choices.percent(10) {
             flags |= *self.choices.pick(&[O::O_CREAT, O::O_WRONLY | O::O_RDWR, O::O_TMPFILE_BIT]);
         }
+        Op::Open { slot: self.slot_to_open(), path, flags, mode: self.mode() }
+    }
+
+    /// All flags by their weights, whatever the path is.
+    fn open_with_any_flags(&mut self) -> Op {
+        let flags = self.flags(&self.tables.open.clone());
+        let path = match self.choices.below(10) {
+            0..4 => self.existing(&[Kind::File]),
+            4..7 => self.fresh(Kind::File),
+            7..9 => self.existing(&[Kind::Dir]),
+            _ => self.anything(),
+        };
         Op::Open { slot: self.slot_to_open(), path, flags, mode: self.mode() }
     }
 
@@ -95,8 +76,8 @@ impl Generator {
     }
 
     pub(super) fn lseek(&mut self) -> Op {
-        use Whence::{Cur, Data, End, Hole, Set};
-        let whence = self.choices.weighted(&[(Set, 6), (Cur, 3), (End, 3), (Data, 4), (Hole, 4)]);
+        use Whence::{Cur, Data, End, Hole};
+        let whence = self.choices.weighted(&self.tables.whence);
         let back = self.choices.percent(40);
         let offset = self.offset();
         let offset = match whence {
@@ -118,7 +99,7 @@ impl Generator {
     }
 
     pub(super) fn fallocate(&mut self) -> Op {
-        let mut mode = self.choices.weighted(FALLOCATE_MODES);
+        let mut mode = self.choices.weighted(&self.tables.fallocate);
         let aligned_only = mode.intersects(F::FALLOC_FL_COLLAPSE_RANGE | F::FALLOC_FL_INSERT_RANGE);
         if self.odd {
             mode |= self.flags(&[]);

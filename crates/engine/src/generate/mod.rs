@@ -15,6 +15,7 @@ mod args;
 mod attributes;
 pub mod config;
 mod data;
+pub mod inputs;
 mod meta;
 mod names;
 mod paths;
@@ -27,6 +28,7 @@ use fathom_core::{Capability, FsPath, Kind, Op, Outcome, Payload, Slot, Target};
 use fathom_model::Model;
 
 pub use config::{Call, Config, ConfigError, DEFAULT_TOML};
+use inputs::Tables;
 use view::View;
 
 use crate::choice::Choices;
@@ -51,6 +53,7 @@ pub struct Generator {
     config: Config,
     capabilities: BTreeSet<Capability>,
     calls: Vec<(Call, u32)>,
+    tables: Tables,
     view: View,
     slots: Vec<Option<OpenSlot>>,
     /// Every write has its own pattern, so that a lost or misplaced one shows.
@@ -73,12 +76,14 @@ impl Generator {
             .filter(|(call, weight)| **weight > 0 && possible(call))
             .map(|(call, weight)| (*call, *weight))
             .collect();
+        let tables = config.inputs.tables();
         let slots = vec![None; usize::from(config.slots.count)];
         Generator {
             choices,
             config,
             capabilities,
             calls,
+            tables,
             view: View::default(),
             slots,
             patterns: 0,

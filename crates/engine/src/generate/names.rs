@@ -27,11 +27,7 @@ impl Generator {
     pub(super) fn rename(&mut self) -> Op {
         let from = self.existing(&[Kind::File, Kind::Dir, Kind::Symlink, Kind::Fifo]);
         let kind = self.kind_of(&from);
-        let mut flags = self.choices.weighted(&[
-            (R::empty(), 14),
-            (R::RENAME_NOREPLACE, 3),
-            (R::RENAME_EXCHANGE, 4),
-        ]);
+        let mut flags = self.choices.weighted(&self.tables.rename);
         // A whiteout is a device node (renameat2(2)).
         if self.capabilities.contains(&Capability::Devices) && self.choices.percent(8) {
             flags |= R::RENAME_WHITEOUT;
