@@ -95,6 +95,9 @@ pub(crate) struct CheckArgs {
     /// A call that takes longer is a finding
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     pub(crate) deadline: Duration,
+    /// Keep so many of the last disks for a finding
+    #[arg(long, value_name = "N", default_value = "10")]
+    pub(crate) images: usize,
     /// Keep the map of a tour in this file
     #[arg(long, value_name = "FILE")]
     pub(crate) map: Option<PathBuf>,

@@ -79,7 +79,7 @@ fn exploration(args: &CheckArgs) -> Result<Exploration> {
         fsck_every: args.fsck,
         states_max: args.states,
         deadline: args.deadline,
-        ..default
+        images: args.images,
     })
 }
 

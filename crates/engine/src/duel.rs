@@ -73,6 +73,26 @@ impl<'a> Duel<'a> {
         Ok(duel)
     }
 
+    /// Starts with the disk that was there after `ops`, when nothing was open.
+    ///
+    /// # Errors
+    /// If the subject cannot take the disk over.
+    pub fn start_from(
+        subject: &'a mut dyn Territory,
+        reference: &Config,
+        oracle: &Oracle,
+        disk: &[u8],
+        ops: &[Op],
+    ) -> Result<Duel<'a>, HarnessFault> {
+        let mut duel = Duel::start(subject, reference, oracle, None)?;
+        let saved = duel.subject.adopt(disk)?;
+        duel.subject.restore(saved)?;
+        for op in ops {
+            duel.model.execute(op);
+        }
+        Ok(duel)
+    }
+
     /// Starts again with both sides empty.
     ///
     /// # Errors

@@ -78,23 +78,22 @@ impl Runner<'_> {
     /// If the harness fails.
     pub fn run(&mut self, ops: &[Op], walk: Walk) -> Result<Run, HarnessFault> {
         let fsck = self.fsck;
-        let mut duel = self.start()?;
-        for (index, op) in ops.iter().enumerate() {
-            let whole = walk == Walk::Each || index + 1 == ops.len();
-            let judged = duel.step(op, if whole { Look::Whole } else { Look::Answer })?;
-            match judged.verdict {
-                Verdict::Ok => {}
-                Verdict::Violation(violation) => return Ok(Run::ended(duel, violation)),
-                Verdict::Inconclusive(why) => {
-                    return Ok(Run { inconclusive: Some(why), ..Run::of(duel) });
-                }
-                Verdict::HarnessFault(why) => return Err(HarnessFault::new(op.name(), why)),
-            }
-        }
-        if fsck && let (_, Verdict::Violation(violation)) = duel.fsck()? {
-            return Ok(Run::ended(duel, violation));
-        }
-        Ok(Run::of(duel))
+        finish(self.start()?, ops, walk, fsck)
+    }
+
+    /// Runs the operations that come after the disk was what it is; `before` came earlier.
+    ///
+    /// # Errors
+    /// If the harness fails, or the subject cannot take the disk over.
+    pub fn run_from(
+        &mut self,
+        disk: &[u8],
+        before: &[Op],
+        ops: &[Op],
+    ) -> Result<Run, HarnessFault> {
+        let fsck = self.fsck;
+        let duel = Duel::start_from(self.subject, self.reference, self.oracle, disk, before)?;
+        finish(duel, ops, Walk::Each, fsck)
     }
 
     /// Runs the operations and looks at the trees around the last one.
@@ -128,4 +127,24 @@ impl Runner<'_> {
             (!agree).then(|| (index, a.outcome.clone(), b.outcome.clone()))
         })
     }
+}
+
+/// Executes the operations until the first violation.
+fn finish(mut duel: Duel<'_>, ops: &[Op], walk: Walk, fsck: bool) -> Result<Run, HarnessFault> {
+    for (index, op) in ops.iter().enumerate() {
+        let whole = walk == Walk::Each || index + 1 == ops.len();
+        let judged = duel.step(op, if whole { Look::Whole } else { Look::Answer })?;
+        match judged.verdict {
+            Verdict::Ok => {}
+            Verdict::Violation(violation) => return Ok(Run::ended(duel, violation)),
+            Verdict::Inconclusive(why) => {
+                return Ok(Run { inconclusive: Some(why), ..Run::of(duel) });
+            }
+            Verdict::HarnessFault(why) => return Err(HarnessFault::new(op.name(), why)),
+        }
+    }
+    if fsck && let (_, Verdict::Violation(violation)) = duel.fsck()? {
+        return Ok(Run::ended(duel, violation));
+    }
+    Ok(Run::of(duel))
 }

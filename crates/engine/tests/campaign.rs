@@ -68,7 +68,7 @@ fn investigate_ops(lie: Lie, ops: &[Op]) -> Finding {
     };
     let run = runner.run(ops, Walk::Each).unwrap();
     let case = Case { steps: run.steps, violation: run.violation.expect("a violation") };
-    investigate(&mut runner, &plan, 0, case).unwrap()
+    investigate(&mut runner, &plan, 0, case, Vec::new()).unwrap()
 }
 
 #[test]

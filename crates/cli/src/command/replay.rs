@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use fathom_engine::finding::Stored;
+use fathom_engine::finding::images::{Shown, replay_from_disks};
 use fathom_engine::replay::trace_config;
 use fathom_engine::{Replay, ReplayVerdict, replay};
 use serde_json::json;
@@ -10,7 +12,7 @@ use serde_json::json;
 use super::Ending;
 use crate::args::ReplayArgs;
 use crate::campaign::with_subject;
-use crate::locate::{crash_finding, locate};
+use crate::locate::{crash_finding, finding_dir, locate};
 use crate::subjects::Spec;
 use crate::text::{bold, print, print_json};
 
@@ -23,9 +25,15 @@ pub(crate) fn run(args: &ReplayArgs, out: &Path, json: bool) -> Result<Ending> {
     let spec: Spec = name.parse().context("give another one with --subject")?;
     let config = trace_config(&trace)?;
     spec.check_caller(&config.reference)?;
-    let replay = with_subject(&spec, &config.reference, config.times, |subject| {
-        Ok(replay(subject, &trace)?)
+    let stored = stored(&args.what, out)?;
+    let (shown, replay) = with_subject(&spec, &config.reference, config.times, |subject| {
+        let shown = match &stored {
+            Some(stored) => replay_from_disks(subject, &stored.trace, &stored.disks)?,
+            None => None,
+        };
+        Ok((shown, replay(subject, &trace)?))
     })?;
+    let disks = stored.map_or(0, |stored| stored.disks.len());
     if json {
         print_json(&json!({
             "verdict": replay.verdict,
@@ -33,13 +41,44 @@ pub(crate) fn run(args: &ReplayArgs, out: &Path, json: bool) -> Result<Ending> {
             "ops": replay.steps.len(),
             "signature": replay.signature,
             "recorded": replay.recorded,
+            "disks": disks,
+            "disk": shown,
         }))?;
     } else {
         print(&text(&replay, &spec))?;
+        if disks > 0 {
+            print(&disks_text(disks, shown.as_ref()))?;
+        }
     }
     // The question is whether the record is true: 0 says yes, so that scripts can `bisect run` on it.
-    let same = replay.verdict == ReplayVerdict::Reproduced;
+    let same = replay.verdict == ReplayVerdict::Reproduced || shown.is_some();
     Ok(if same { Ending::Clean } else { Ending::Findings })
+}
+
+/// The finding's directory, if it is one with disks in it.
+fn stored(what: &str, out: &Path) -> Result<Option<Stored>> {
+    if Path::new(what).is_file() {
+        return Ok(None);
+    }
+    let stored = Stored::read(&finding_dir(what, out)?)?;
+    Ok((!stored.disks.is_empty()).then_some(stored))
+}
+
+fn disks_text(disks: usize, shown: Option<&Shown>) -> String {
+    match shown {
+        None => format!("from its {disks} disks: not reproduced\n"),
+        Some(Shown { ops_before, ops, tried: 0 }) => {
+            format!(
+                "from its newest disk (before operation {}): reproduced after {ops}\n",
+                ops_before + 1
+            )
+        }
+        Some(Shown { ops_before, ops, tried }) => format!(
+            "from disk {} of {disks} (before operation {}): reproduced after {ops}; not from newer ones\n",
+            tried + 1,
+            ops_before + 1,
+        ),
+    }
 }
 
 fn text(replay: &Replay, spec: &Spec) -> String {

@@ -17,13 +17,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fathom_core::{Capability, HarnessFault, Op, Territory};
+use fathom_core::{Capability, HarnessFault, Op, Territory, Way};
 
 use crate::Reporter;
 use crate::choice::Choices;
 use crate::duel::Look;
-use crate::finding::Finding;
 use crate::finding::investigate::{Case, investigate};
+use crate::finding::{Disks, Finding};
 use crate::generate::{Config, Generator};
 use crate::oracle::Signature;
 use crate::pulse::LastWords;
@@ -39,6 +39,9 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// Looking at the clock takes as long as a cheap operation; it is looked at once in so many.
 const CLOCK_EVERY: u64 = 16;
+
+/// The disks are kept for a finding after so many operations.
+const DISK_EVERY: u64 = 1_000;
 
 /// Everything that decides a campaign.
 #[derive(Clone)]
@@ -125,6 +128,7 @@ pub fn check_all(
     if plan.explore.strategy != Strategy::Walk && config.data.patterns == 0 {
         config.data.patterns = explore::PATTERNS;
     }
+    let disks = players.iter().map(|_| Disks::default()).collect();
     let remountable = capabilities.contains(&Capability::Remount);
     let times = plan.config.check.times;
     let campaign = Campaign {
@@ -139,6 +143,8 @@ pub fn check_all(
         asked: 0,
         over: false,
         since_walk: 0,
+        since_disk: 0,
+        disks,
         stats: Stats::default(),
         seen: BTreeSet::new(),
         findings: Vec::new(),
@@ -161,6 +167,10 @@ struct Campaign<'a, 'b> {
     over: bool,
     /// Operations since the whole trees were compared.
     since_walk: u64,
+    /// Operations since the disks were kept.
+    since_disk: u64,
+    /// Of each player.
+    disks: Vec<Disks>,
     stats: Stats,
     seen: BTreeSet<Signature>,
     findings: Vec<Finding>,
@@ -217,8 +227,13 @@ impl Campaign<'_, '_> {
         Ok(Went::Well)
     }
 
-    /// Remounts and checks, if it is time. No file may be open.
+    /// Remounts, checks and keeps the disk, if it is time.
     fn keep_up(&mut self, ops: usize) -> Result<Went, HarnessFault> {
+        self.since_disk += ops as u64;
+        if self.since_disk >= DISK_EVERY && !self.panel.model().has_open_files() {
+            self.since_disk = 0;
+            self.keep_disks()?;
+        }
         let due = self.upkeep.after(ops as u64);
         if due.remount
             && let Some(blame) = self.act(&Op::Remount)?
@@ -226,6 +241,24 @@ impl Campaign<'_, '_> {
             return self.look_closer(blame);
         }
         if due.fsck { self.fsck() } else { Ok(Went::Well) }
+    }
+
+    /// Keeps the present disks for a finding, where there are disks.
+    fn keep_disks(&mut self) -> Result<(), HarnessFault> {
+        let max = self.plan.explore.images;
+        for (duel, disks) in self.panel.duels.iter_mut().zip(&mut self.disks) {
+            let ways = duel.subject().ways();
+            let Some(way) = ways.iter().find(|way| matches!(way, Way::Freeze | Way::Remount))
+            else {
+                continue;
+            };
+            if max > 0 {
+                let ops = duel.steps().len();
+                let saved = duel.subject().save(*way)?;
+                disks.push(duel.subject(), ops, saved, max);
+            }
+        }
+        Ok(())
     }
 
     fn fsck(&mut self) -> Result<Went, HarnessFault> {
@@ -254,6 +287,10 @@ impl Campaign<'_, '_> {
     fn restart(&mut self) -> Result<(), HarnessFault> {
         self.stats.episodes += 1;
         self.since_walk = 0;
+        self.since_disk = 0;
+        for (duel, disks) in self.panel.duels.iter_mut().zip(&mut self.disks) {
+            disks.clear(duel.subject());
+        }
         self.panel.restart()
     }
 
@@ -272,10 +309,12 @@ impl Campaign<'_, '_> {
             return Ok(Went::Wrong);
         }
         self.reporter.suspicion(&signature, case.steps.len());
+        let disks = self.disks[blame.player].read(duel.subject())?;
+        self.disks[blame.player].clear(duel.subject());
         let mut plan = self.plan.clone();
         plan.labels.extend(blame.vote.map(|vote| ("vote".to_owned(), vote)));
         let mut runner = duel.runner(signature.is_checker());
-        let finding = investigate(&mut runner, &plan, self.stats.episodes, case)?;
+        let finding = investigate(&mut runner, &plan, self.stats.episodes, case, disks)?;
         // With rare walks the guilty operation is only known now.
         if finding.signature != signature && !self.seen.insert(finding.signature.clone()) {
             return Ok(Went::Wrong);

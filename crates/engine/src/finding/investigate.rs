@@ -7,7 +7,7 @@ use fathom_core::{HarnessFault, Header, Op, Step, Territory, Trace, Violation};
 use fathom_model::{Model, TreeOptions};
 
 use super::shrink::Shrinker;
-use super::{Finding, RunRecord, Stored, TraceConfig, finding_id};
+use super::{Disk, Finding, RunRecord, Stored, TraceConfig, finding_id};
 use crate::check::Plan;
 use crate::oracle::{Oracle, Signature};
 use crate::replay::trace_config;
@@ -60,6 +60,7 @@ pub fn investigate(
     plan: &Plan,
     episode: u64,
     mut case: Case,
+    disks: Vec<Disk>,
 ) -> Result<Finding, HarnessFault> {
     let ops = case.ops();
     let seen = case.signature().to_string();
@@ -98,6 +99,7 @@ pub fn investigate(
         trees,
         runs,
         labels: plan.labels.clone(),
+        disks,
     })
 }
 
@@ -127,6 +129,7 @@ pub fn hang(subject: &str, plan: &Plan, ops: &[Op], late: Duration) -> Finding {
         trees,
         runs: vec![RunRecord { run: "campaign".to_owned(), ops: ops.len(), seen }],
         labels: plan.labels.clone(),
+        disks: Vec::new(),
     }
 }
 
@@ -163,6 +166,7 @@ pub fn shrink_further(
         trees: runner.trees(&ops)?,
         runs: stored.runs,
         labels: stored.recorded.labels,
+        disks: stored.disks,
     }))
 }
 

@@ -1,6 +1,7 @@
 //! What is wrong with a subject: verified, shrunk, told and recorded.
 
 mod flatten;
+pub mod images;
 pub mod investigate;
 mod rebuild;
 pub mod record;
@@ -13,6 +14,7 @@ use std::collections::BTreeMap;
 use fathom_core::{Digest, Op, Trace, Violation};
 use serde::{Deserialize, Serialize};
 
+pub use images::{Disk, Disks};
 pub use record::{RecordError, Recorded, Stored};
 
 use crate::oracle::Signature;
@@ -42,6 +44,8 @@ pub struct Finding {
     pub runs: Vec<RunRecord>,
     /// What else a reader wants to know: kernel version, profile, ….
     pub labels: BTreeMap<String, String>,
+    /// The disk at some points of the trace, the newest first.
+    pub disks: Vec<Disk>,
 }
 
 /// How one run of a finding's trace ended.

@@ -9,7 +9,7 @@ use fathom_core::export::{self, Assert};
 use fathom_core::{Trace, TraceError, Violation};
 use serde::{Deserialize, Serialize};
 
-use super::{Finding, RunRecord};
+use super::{Disk, Finding, RunRecord};
 use crate::oracle::Signature;
 
 /// `finding.toml`: what a finding is about.
@@ -132,6 +132,7 @@ impl Finding {
         }
         write_trace(&dir.join("trace.jsonl"), &self.trace)?;
         write_trace(&dir.join("minimal.jsonl"), &self.minimal)?;
+        self.disks.iter().try_for_each(|disk| disk.write(&dir))?;
         Ok(dir)
     }
 
@@ -167,6 +168,8 @@ pub struct Stored {
     pub minimal: Trace,
     /// `runs.jsonl`
     pub runs: Vec<RunRecord>,
+    /// `disks/`
+    pub disks: Vec<Disk>,
 }
 
 impl Stored {
@@ -182,6 +185,7 @@ impl Stored {
             recorded: Recorded::read(dir)?,
             trace: read_trace(&dir.join("trace.jsonl"))?,
             minimal: read_trace(&dir.join("minimal.jsonl"))?,
+            disks: Disk::read_all(dir)?,
             runs: runs
                 .map_err(|error| RecordError::Damaged { path, message: error.to_string() })?,
         })

@@ -93,6 +93,11 @@ impl Model {
         self.files.get(slot).map(|file| file.ino)
     }
 
+    /// Whether any slot holds something.
+    pub fn has_open_files(&self) -> bool {
+        self.files.iter().next().is_some()
+    }
+
     /// Executes one operation.
     pub fn execute(&mut self, op: &Op) -> Outcome {
         match op {
