@@ -128,6 +128,9 @@ pub(crate) struct CheckArgs {
     /// A bug to switch on in model or reffs: see `fathom list mutants`
     #[arg(long, value_name = "NAME")]
     pub(crate) mutant: Option<String>,
+    /// Write the coverage of inputs and outputs here too: see `fathom cover report`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) coverage: Option<PathBuf>,
     /// Print the plan and do nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -207,6 +210,9 @@ pub(crate) struct CrashArgs {
     /// Values that differ from `fathom config crash`
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Write the coverage of inputs and outputs here too: see `fathom cover report`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) coverage: Option<PathBuf>,
     /// Print the plan and do nothing
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -232,3 +232,47 @@ fn a_record_reads_back_as_what_was_counted() {
         assert_eq!(live[key], read[key], "{key}");
     }
 }
+
+/// `check` and `crash` know what they execute: the same report without a tracer.
+#[test]
+fn our_own_runs_report_coverage_without_tracing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = |name: &str| dir.path().join(name).display().to_string();
+    let (out, check, crash) = (file("out"), file("check.json"), file("crash.json"));
+    let args = ["check", "model", "--seed", "1", "--ops", "3000", "--coverage", &check];
+    let answer = fathom(&[&args[..], &["--out", &out]].concat());
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let told: Vec<&str> =
+        answer.out.lines().skip_while(|line| !line.starts_with("coverage: ")).collect();
+    assert!(told.len() <= 18, "it is short: {told:?}");
+    assert!(told.iter().any(|line| line.contains("no test ever")), "{told:?}");
+    let saved = std::fs::read_to_string(file("out/coverage.json")).expect("it was written");
+    assert_eq!(saved, std::fs::read_to_string(&check).expect("it was written"));
+    let report: Value = serde_json::from_str(&saved).expect("JSON");
+    // The sums of the short form, of --json and of the file are the same.
+    let answer = fathom(&[&args[..], &["--out", &out, "--json"]].concat());
+    let json: Value = serde_json::from_str(answer.out.lines().last().unwrap_or_default()).unwrap();
+    for key in ["partitions_hit", "partitions_total"] {
+        assert_eq!(json[key], report[key]);
+        assert_eq!(json["coverage"]["open"][key], report["bases"]["open"][key]);
+    }
+    let args = ["crash", "--depth", "2", "--steps", "put,mkdir", "--coverage", &crash];
+    let answer = fathom(&[&args[..], &["--out", &out]].concat());
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    // Both read back, as a report and side by side.
+    let answer = fathom(&["cover", "report", &out]);
+    assert!(answer.out.starts_with("fathom crash littlefs\n"), "{}", answer.out);
+    let answer = fathom(&["cover", "report", &crash, "--require", "mkdir.output.success"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let answer = fathom(&["cover", "report", &crash, "--require", "open.flags.O_APPEND"]);
+    assert_eq!(answer.code, 1, "{}", answer.err);
+    let answer = fathom(&["cover", "diff", &check, &crash]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    // What cannot be written is said before the run.
+    let answer = fathom(&["check", "model", "--coverage", "/no/such/place", "--out", &out]);
+    assert_eq!(answer.code, 2);
+    assert!(answer.err.contains("/no/such/place"), "{}", answer.err);
+    let answer = fathom(&["cover", "report", "/no/such/report"]);
+    assert_eq!(answer.code, 2);
+    assert!(answer.err.contains("cannot read /no/such/report"), "{}", answer.err);
+}

@@ -2,8 +2,8 @@
 //!
 //! The modules are the flow: [`generate`] makes operations, a [`duel`] executes each on both,
 //! [`oracle`] judges, [`finding`] verifies, shrinks and records what is wrong; [`check`] is the
-//! campaign that ties them, and [`replay`] repeats a recorded one. The engine never prints: it tells
-//! a [`Reporter`].
+//! campaign that ties them, [`coverage`] counts what it has exercised, and [`replay`] repeats a
+//! recorded one. The engine never prints: it tells a [`Reporter`].
 //!
 //! Beside it, [`search`] explores every state of a system that can be cloned, [`visited`] is its
 //! memory, and [`crash`] is such a system: a file system whose power fails at every write.
@@ -12,6 +12,7 @@
 
 pub mod check;
 pub mod choice;
+pub mod coverage;
 pub mod crash;
 pub mod duel;
 pub mod finding;
@@ -26,6 +27,7 @@ pub mod stats;
 pub mod visited;
 
 pub use check::{Back, Exploration, Plan, Player, Remounts, Report, Strategy, check, check_all};
+pub use coverage::OpCoverage;
 pub use finding::Finding;
 pub use generate::{Config, Generator};
 pub use oracle::{Oracle, Signature};

@@ -11,7 +11,6 @@
 
 #![allow(unsafe_code, reason = "system calls; each block says why it is sound")]
 
-pub mod amount;
 pub mod analyse;
 pub mod bpf;
 pub mod error;

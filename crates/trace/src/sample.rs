@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use fathom_core::Errno;
-use fathom_core::partition::{Returns, Value};
+use fathom_core::partition::value::XATTR_NAMESPACES as NAMESPACES;
+use fathom_core::partition::{Returns, Value, amount};
 
-use crate::amount;
 use crate::layout::{Call, SLOTS_MAX, SlotKind, calls};
 
 /// What a call has to do with the file systems that are watched.
@@ -69,7 +69,7 @@ pub mod text {
     pub const UNREADABLE: u32 = 4;
     /// The name of an attribute in no known namespace.
     pub const NO_NAMESPACE: u32 = 5;
-    /// In one of [`super::NAMESPACES`]: this plus its index.
+    /// In one of the known namespaces: this plus its index.
     pub const NAMESPACE: u32 = 8;
 }
 
@@ -90,9 +90,6 @@ pub mod id {
     /// Any other.
     pub const OTHER: u32 = 2;
 }
-
-/// Namespaces of extended attributes (xattr(7)).
-pub const NAMESPACES: [&str; 4] = ["user.", "trusted.", "security.", "system."];
 
 /// Bytes of a text that are looked at: one more than the longest path.
 pub const TEXT_BYTES_MAX: usize = 4096;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::Ending;
 use crate::args::CheckArgs;
 use crate::campaign::run_check;
+use crate::cover::own::{self, Files};
 use crate::plan::{self, Checked};
 use crate::text::{bold, grouped, print, print_json};
 
@@ -18,7 +19,11 @@ pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
         print(&plan_text(&checked, out, json)?)?;
         return Ok(Ending::Clean);
     }
+    let files = Files::new(out, args.coverage.as_ref())?;
     let report = run_check(&checked, out, json)?;
+    let title = format!("fathom check {} (seed {})", checked.spec, checked.plan.seed);
+    let coverage = own::report(&report.coverage, &title, report.stats.elapsed.as_secs_f64());
+    files.write(&coverage)?;
     for finding in &report.findings {
         let dir = finding.write(out)?;
         if !json {
@@ -26,9 +31,12 @@ pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
         }
     }
     if json {
-        print_json(&report_json(&checked, &report))?;
+        let mut value = report_json(&checked, &report);
+        value.as_object_mut().expect("it is one").extend(own::json(&coverage));
+        print_json(&value)?;
     } else {
         print(&summary(&checked, &report))?;
+        print(&own::short(&coverage, &files))?;
     }
     Ok(if report.findings.is_empty() { Ending::Clean } else { Ending::Findings })
 }

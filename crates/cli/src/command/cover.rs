@@ -11,14 +11,15 @@ use fathom_trace::{Ended, Target, Traced, import, run as trace, spawn};
 
 use super::Ending;
 use crate::cover::args::{
-    CoverAction, CoverArgs, CoverOutput, DiffArgs, ImportArgs, LogFormat, Tracer,
+    CoverAction, CoverArgs, CoverOutput, DiffArgs, Forms, ImportArgs, LogFormat, ShowArgs, Tracer,
 };
-use crate::cover::{diff, export, html, text};
+use crate::cover::{diff, export, html, own, text};
 use crate::text::{print, print_json};
 
 pub(crate) fn run(args: &CoverArgs) -> Result<Ending> {
     match &args.action {
         Some(CoverAction::Import(import)) => imported(import),
+        Some(CoverAction::Report(show)) => shown(show),
         Some(CoverAction::Diff(diff)) => compared(diff),
         None => traced(args),
     }
@@ -50,7 +51,7 @@ fn traced(args: &CoverArgs) -> Result<Ending> {
             kind: target.kind.clone(),
         })
         .collect();
-    let told = tell(&report, &args.output)?;
+    let told = tell(&report, &args.output.forms)?;
     match traced.ended {
         None | Some(Ended::Exit(0)) => Ok(told),
         // Its coverage was told all the same.
@@ -101,6 +102,16 @@ fn imported(args: &ImportArgs) -> Result<Ending> {
     if !logs.has_outputs {
         report = report.without_outputs();
     }
+    tell(&report, &args.output.forms)
+}
+
+fn shown(args: &ShowArgs) -> Result<Ending> {
+    let path = match args.report.is_dir() {
+        true => &args.report.join(own::FILE),
+        false => &args.report,
+    };
+    let (_, report) = read_report(path)?;
+    check_demands(&report, &args.output)?;
     tell(&report, &args.output)
 }
 
@@ -127,8 +138,9 @@ fn compared(args: &DiffArgs) -> Result<Ending> {
 fn read_report(path: &Path) -> Result<(String, Report)> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let report: Report = serde_json::from_str(&text)
-        .with_context(|| format!("{} is no report of `fathom cover --json`", path.display()))?;
+    let report: Report = serde_json::from_str(&text).with_context(|| {
+        format!("{} is no report of `fathom cover --json FILE`", path.display())
+    })?;
     if report.fathom_cover != VERSION {
         bail!("{}: version {} of the report is not known", path.display(), report.fathom_cover);
     }
@@ -157,14 +169,19 @@ impl Options {
         let options = Options { amounts, unreachable };
         let empty = fathom_core::partition::Coverage::new(options.amounts);
         let empty = Report::of_coverage(&empty, "", &options.unreachable);
-        for id in &output.require {
-            if empty.count(id).is_none() {
-                bail!("--require {id}: there is no such partition (see docs/COVER.md)");
-            }
-        }
-        restricted(&empty, &output.calls)?;
+        check_demands(&empty, &output.forms)?;
         Ok(options)
     }
+}
+
+/// Whether what CI asks for exists.
+fn check_demands(report: &Report, forms: &Forms) -> Result<()> {
+    for id in &forms.require {
+        if report.count(id).is_none() {
+            bail!("--require {id}: there is no such partition (see docs/COVER.md)");
+        }
+    }
+    restricted(report, &forms.calls).map(drop)
 }
 
 /// Hit and total of some calls; of all if none are named.
@@ -186,7 +203,7 @@ fn restricted(report: &Report, calls: &[String]) -> Result<Tally> {
 }
 
 /// Writes everything that was asked for.
-fn tell(report: &Report, output: &CoverOutput) -> Result<Ending> {
+fn tell(report: &Report, output: &Forms) -> Result<Ending> {
     let named = [(report.title.clone(), report.clone())];
     if let Some(file) = &output.html {
         write(file, &html::page(&named))?;
@@ -210,7 +227,7 @@ fn tell(report: &Report, output: &CoverOutput) -> Result<Ending> {
 }
 
 /// What CI asks for.
-fn demands(report: &Report, output: &CoverOutput) -> Result<Ending> {
+fn demands(report: &Report, output: &Forms) -> Result<Ending> {
     let mut ending = Ending::Clean;
     for id in &output.require {
         if report.count(id).unwrap_or(0) == 0 {

@@ -52,6 +52,13 @@ pub(crate) struct CoverOutput {
     /// More partitions that no test can reach, with reasons (TOML)
     #[arg(long, value_name = "FILE")]
     pub(crate) unreachable: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) forms: Forms,
+}
+
+/// In which forms a report is told, and what is demanded of it.
+#[derive(Debug, Args)]
+pub(crate) struct Forms {
     /// Print every partition, not only the summary
     #[arg(long)]
     pub(crate) full: bool,
@@ -93,6 +100,9 @@ pub(crate) enum Tracer {
 pub(crate) enum CoverAction {
     /// Coverage of logs that other tools have written
     Import(ImportArgs),
+    /// Show a report that was made earlier (the JSON of `fathom cover`, or `coverage.json` of a run
+    /// of `fathom check` or `fathom crash`)
+    Report(ShowArgs),
     /// Compare reports (the JSON of `fathom cover`) side by side
     Diff(DiffArgs),
 }
@@ -110,6 +120,14 @@ pub(crate) struct ImportArgs {
     pub(crate) mount: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) output: CoverOutput,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// The report, or the directory of a run
+    pub(crate) report: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: Forms,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

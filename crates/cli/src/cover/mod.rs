@@ -5,4 +5,5 @@ mod chart;
 pub(crate) mod diff;
 pub(crate) mod export;
 pub(crate) mod html;
+pub(crate) mod own;
 pub(crate) mod text;

@@ -3,10 +3,12 @@
 //! Every argument and every result of a call falls into a small number of classes in which a file
 //! system can be expected to behave alike: a flag is set, a length lies between two powers of two, a
 //! call fails with a certain error. [`table`] has the calls and the kinds of their arguments (data:
-//! `data/syscalls.json`), [`value`] gives the partitions of a value, [`op`] those of an executed
+//! `data/syscalls.json`), [`value`] gives the partitions of a value, [`amount`]
+//! shortens amounts without leaving their partitions, [`op`] those of an executed
 //! [`Op`](crate::Op), [`pair`] those of two flags at once, and [`Coverage`] counts them and names the
 //! holes.
 
+pub mod amount;
 pub mod coverage;
 pub mod op;
 pub mod pair;

@@ -126,22 +126,32 @@ fn on_contents(op: &Op, seen: &mut Seen<'_>) {
 }
 
 fn mmap(seen: &mut Seen<'_>, offset: i64, len: u64, protection: u64) {
-    let lead = offset.rem_euclid(PAGE_BYTES);
+    let (start, length) = mapped(offset, len);
     let call = &mut seen.call("mmap");
-    call.arg("addr", Value::Null).number("length", len.saturating_add(lead as u64));
+    call.arg("addr", Value::Null).number("length", length);
     call.number("prot", protection).number("flags", MAP_SHARED);
-    call.fd("fd").signed("offset", offset - lead).result();
+    call.fd("fd").signed("offset", start).result();
+}
+
+/// What `getdents` returned in all: an outcome has the entries of all its calls, the kernel counts
+/// their records (getdents(2): header of 19 bytes, name with NUL, aligned to 8), and the last call
+/// returns 0.
+pub fn listed_bytes(outcome: &Outcome) -> u64 {
+    let record_bytes = |name: &[u8]| (19 + name.len() as u64 + 1).next_multiple_of(8);
+    match &outcome.payload {
+        Payload::Entries(all) => all.iter().map(|(name, _)| record_bytes(name.as_bytes())).sum(),
+        _ => 0,
+    }
+}
+
+/// A mapping of these bytes: where it starts and how long it is.
+pub fn mapped(offset: i64, len: u64) -> (i64, u64) {
+    let lead = offset.rem_euclid(PAGE_BYTES);
+    (offset - lead, len.saturating_add(lead as u64))
 }
 
 fn getdents(seen: &mut Seen<'_>) {
-    // The outcome has the entries of all calls; the kernel counts their records (getdents(2):
-    // header of 19 bytes, name with NUL, aligned to 8), and the last call returns 0.
-    let record_bytes = |name: &[u8]| (19 + name.len() as u64 + 1).next_multiple_of(8);
-    let listed = match &seen.outcome.payload {
-        Payload::Entries(all) => all.iter().map(|(name, _)| record_bytes(name.as_bytes())).sum(),
-        _ => 0,
-    };
-    let result = seen.outcome.result;
+    let (listed, result) = (listed_bytes(seen.outcome), seen.outcome.result);
     let call = &mut seen.call("getdents");
     call.fd("fd").address("dirp").result_of(result.map(|_| listed));
     if result.is_ok() && listed > 0 {

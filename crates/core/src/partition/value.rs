@@ -98,8 +98,8 @@ const PATH_BYTES_MAX: u64 = 4095;
 /// Longest name of an extended attribute (XATTR_NAME_MAX).
 const XATTR_NAME_BYTES_MAX: u64 = 255;
 
-/// Namespaces of xattr(7).
-const XATTR_NAMESPACES: [&str; 4] = ["user.", "trusted.", "security.", "system."];
+/// Namespaces of extended attributes (xattr(7)).
+pub const XATTR_NAMESPACES: [&str; 4] = ["user.", "trusted.", "security.", "system."];
 
 /// "Leave as it is" of chown(2).
 const ID_UNCHANGED: u32 = u32::MAX;

@@ -21,6 +21,7 @@ use fathom_core::{Capability, HarnessFault, Op, Territory, Way};
 
 use crate::Reporter;
 use crate::choice::Choices;
+use crate::coverage::OpCoverage;
 use crate::duel::Look;
 use crate::finding::investigate::{Case, investigate};
 use crate::finding::{Disks, Finding};
@@ -93,6 +94,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// Goals of the workload that were never reached.
     pub never: Vec<String>,
+    /// The inputs and outputs that the first subject has seen.
+    pub coverage: OpCoverage,
 }
 
 /// Compares `subject` with the reference until a limit of the plan is reached.
@@ -148,6 +151,7 @@ pub fn check_all(
         stats: Stats::default(),
         seen: BTreeSet::new(),
         findings: Vec::new(),
+        coverage: OpCoverage::default(),
     };
     campaign.run()
 }
@@ -174,6 +178,7 @@ struct Campaign<'a, 'b> {
     stats: Stats,
     seen: BTreeSet<Signature>,
     findings: Vec<Finding>,
+    coverage: OpCoverage,
 }
 
 /// How a meta-operation ended.
@@ -195,7 +200,8 @@ impl Campaign<'_, '_> {
         self.tell();
         let calls: Vec<&str> = self.generator.calls().map(|call| call.name()).collect();
         let never = self.stats.never(&calls);
-        Ok(Report { stats: self.stats, findings: self.findings, never })
+        let Campaign { stats, findings, coverage, .. } = self;
+        Ok(Report { stats, findings, never, coverage })
     }
 
     /// Executes one operation on all, looks as closely as it is time for, and counts it.
@@ -212,6 +218,7 @@ impl Campaign<'_, '_> {
             self.stats.walks += 1;
         }
         self.stats.count(op, &tried.found, self.panel.model().digest());
+        self.coverage.record(op, &tried.found);
         self.generator.note(op, &tried.expected, self.panel.model());
         Ok(tried.blame)
     }

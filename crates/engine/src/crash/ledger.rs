@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fathom_block::Level;
-use fathom_core::Digest;
+use fathom_core::{Digest, Op, Outcome};
 use serde::{Deserialize, Serialize};
 
 use super::judge::Cause;
 use super::recovery::Recovered;
 use super::script::Script;
+use crate::coverage::{OpCoverage, Seen};
 
 /// Locks for the images, so that threads seldom wait for each other.
 const SHARDS: usize = 64;
@@ -151,6 +152,8 @@ struct Saved {
     /// can read back.
     groups: String,
     goals: Vec<String>,
+    /// As JSON, for the same reason.
+    coverage: String,
 }
 
 /// Everything that a crash check remembers.
@@ -162,6 +165,8 @@ pub struct Ledger {
     pub groups: Groups,
     /// What was reached at least once.
     pub goals: Mutex<std::collections::BTreeSet<String>>,
+    /// What the workloads have exercised; each step counts once, however often it was repeated.
+    pub coverage: Mutex<OpCoverage>,
 }
 
 impl Ledger {
@@ -178,6 +183,17 @@ impl Ledger {
         lock(&self.goals).iter().cloned().collect()
     }
 
+    /// Notes the operations of a step.
+    pub fn record<'a>(&self, step: impl Iterator<Item = (&'a Op, &'a Outcome)>) {
+        let mut coverage = lock(&self.coverage);
+        step.for_each(|(op, outcome)| coverage.record(op, outcome));
+    }
+
+    /// What was recorded.
+    pub fn recorded(&self) -> OpCoverage {
+        lock(&self.coverage).clone()
+    }
+
     /// All of it as bytes.
     pub fn save(&self) -> Vec<u8> {
         let mut images = Vec::new();
@@ -186,7 +202,8 @@ impl Ledger {
         }
         let groups: Vec<(Cause, Group)> = self.groups.snapshot().into_iter().collect();
         let groups = serde_json::to_string(&groups).expect("plain data");
-        let saved = Saved { images, groups, goals: self.reached() };
+        let coverage = serde_json::to_string(self.recorded().seen()).expect("plain data");
+        let saved = Saved { images, groups, goals: self.reached(), coverage };
         postcard::to_stdvec(&saved).expect("plain data")
     }
 
@@ -196,11 +213,15 @@ impl Ledger {
         let Ok(groups) = serde_json::from_str::<Vec<(Cause, Group)>>(&saved.groups) else {
             return false;
         };
+        let Ok(coverage) = serde_json::from_str::<Vec<Seen>>(&saved.coverage) else {
+            return false;
+        };
         for (image, known) in saved.images {
             self.images.shard(image).insert(image, known);
         }
         lock(&self.groups.groups).extend(groups);
         lock(&self.goals).extend(saved.goals);
+        lock(&self.coverage).merge(&coverage);
         true
     }
 }

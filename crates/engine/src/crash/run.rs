@@ -12,6 +12,7 @@ use super::config::{ConfigError, CrashConfig};
 use super::finding::{CrashFinding, investigate};
 use super::judge::Cause;
 use super::system::CrashSystem;
+use crate::coverage::OpCoverage;
 use crate::search::{
     self, Checkpoints, Discovery, Observer, Plan, Progress, SearchError, Strategy, search,
 };
@@ -86,6 +87,8 @@ pub struct CrashReport {
     pub findings: Vec<CrashFinding>,
     /// What a good run reaches and this one did not.
     pub goals_missed: Vec<&'static str>,
+    /// The inputs and outputs that the workloads have exercised.
+    pub coverage: OpCoverage,
 }
 
 /// What every run should reach: otherwise it has tested less than it seems.
@@ -152,7 +155,7 @@ pub fn crash(
         findings: system.ledger.groups.len() as u64,
     });
     let crash_images = system.ledger.images.len();
-    let reached = system.ledger.reached();
+    let (reached, coverage) = (system.ledger.reached(), system.ledger.recorded());
     let mut findings = Vec::new();
     for (cause, group) in system.ledger.groups.snapshot() {
         observer.investigating(&cause);
@@ -165,6 +168,7 @@ pub fn crash(
         findings,
         goals_missed: GOALS.into_iter().filter(|goal| !reached.iter().any(|r| r == goal)).collect(),
         search: report,
+        coverage,
     })
 }
 

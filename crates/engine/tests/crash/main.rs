@@ -14,6 +14,7 @@ use std::sync::Once;
 use std::time::Duration;
 
 use fathom_block::Bounds;
+use fathom_core::partition::{Coverage, Granularity};
 use fathom_engine::crash::config::Identity;
 use fathom_engine::crash::run::{CrashObserver, Sample};
 use fathom_engine::crash::workload::StepKind;
@@ -91,6 +92,8 @@ struct Result {
     crash_images: u64,
     /// The ids with the number of images, and the whole story.
     findings: Vec<(String, u64, String)>,
+    /// How often each partition was exercised.
+    coverage: Coverage,
 }
 
 impl From<&CrashReport> for Result {
@@ -103,6 +106,7 @@ impl From<&CrashReport> for Result {
             transitions: report.search.transitions,
             crash_images: report.crash_images,
             findings: report.findings.iter().map(told).collect(),
+            coverage: report.coverage.partitions(Granularity::Boundaries),
         }
     }
 }

@@ -13,10 +13,12 @@ use anyhow::{Context, Result};
 use fathom_block::BlockBacked;
 use fathom_engine::crash::{self, CrashPlan, CrashReport};
 use fathom_report::run::FILE;
+use fathom_trace::report::Report;
 use serde_json::json;
 
 use super::Ending;
 use crate::args::CrashArgs;
+use crate::cover::own::{self, Files};
 use crate::text::{print, print_json};
 use bar::Bar;
 use tell::{geometry_text, page, report_json, tell};
@@ -30,13 +32,25 @@ pub(crate) fn run(args: &CrashArgs, out: &Path, json: bool) -> Result<Ending> {
     if args.dry_run {
         return dry_run(&*subject, &plan, json);
     }
+    let files = Files::new(out, args.coverage.as_ref())?;
     let report = check(&*subject, &plan, out, json)?;
+    let coverage = coverage(&*subject, &report);
+    files.write(&coverage)?;
     if json {
-        print_json(&report_json(&*subject, &report))?;
+        let mut value = report_json(&*subject, &report);
+        value.as_object_mut().expect("it is one").extend(own::json(&coverage));
+        print_json(&value)?;
     } else {
         print(&tell(&*subject, &report, out))?;
+        print(&own::short(&coverage, &files))?;
     }
     Ok(if report.findings.is_empty() { Ending::Clean } else { Ending::Findings })
+}
+
+/// What the workloads have exercised.
+fn coverage(subject: &dyn BlockBacked, report: &CrashReport) -> Report {
+    let title = format!("fathom crash {}", subject.name());
+    own::report(&report.coverage, &title, report.search.elapsed.as_secs_f64())
 }
 
 /// Runs the check and records what it finds.

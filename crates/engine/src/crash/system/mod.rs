@@ -12,7 +12,9 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fathom_block::{BlockBacked, CrashPoint, Image, Level, Window};
-use fathom_core::{Difference, Digest, Errno, FsPath, HarnessFault, Op, Slot, Subject, Tree};
+use fathom_core::{
+    Difference, Digest, Errno, FsPath, HarnessFault, Op, Outcome, Slot, Subject, Tree,
+};
 use fathom_model::{Config, Model};
 
 use crate::crash::config::{CrashConfig, Identity};
@@ -134,6 +136,16 @@ impl Refusal {
     }
 }
 
+/// The operations of a step, and what the subject answered to each.
+fn answers<'a>(
+    state: &State,
+    step: &'a Step,
+    session: &'a Session,
+) -> impl Iterator<Item = (&'a Op, &'a Outcome)> {
+    let unmounted = session.unmounted.as_ref().map(|(outcome, _)| outcome);
+    step.ops.iter().zip(session.outcomes[state.since.len()..].iter().chain(unmounted))
+}
+
 /// Where in a run the power fails.
 struct Stretch<'a> {
     window: Window<'a>,
@@ -168,26 +180,32 @@ impl<'a> CrashSystem<'a> {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Runs a step on both sides and compares the answers. What is visible is not looked at: while a
-    /// file is open nothing is said about what its name shows.
-    fn take(&self, state: &State, step: &Step) -> Result<Taken, Refusal> {
+    /// Runs a step on the subject, after what was done since the last mount.
+    fn run(&self, state: &State, step: &Step) -> Result<Session, Refusal> {
         let remounts = matches!(step.ops.as_slice(), [Op::Remount]);
         let (ops, end): (&[Op], _) =
             if remounts { (&[], End::Unmount) } else { (&step.ops, End::PowerOff) };
         let all = state.since.iter().chain(ops);
-        let session = session(self.subject, &state.base, all, end).map_err(|broke| {
+        session(self.subject, &state.base, all, end).map_err(|broke| {
             let what = match broke {
                 Broke::Mount(errno) => format!("a clean image does not mount: {errno}"),
                 Broke::Panic(message) => format!("panics: {message}"),
             };
             Refusal::wrong(&step.ops[0], what, step.ops.len())
-        })?;
-        let repeated = state.since.len();
-        let unmounted = session.unmounted.as_ref().map(|(outcome, _)| outcome);
-        let answers = session.outcomes[repeated..].iter().chain(unmounted);
+        })
+    }
+
+    /// Runs a step on both sides and compares the answers. What is visible is not looked at: while a
+    /// file is open nothing is said about what its name shows.
+    fn take(&self, state: &State, step: &Step) -> Result<Taken, Refusal> {
+        self.compare(state, step, self.run(state, step)?)
+    }
+
+    /// Takes the step on the reference too, and compares the answers.
+    fn compare(&self, state: &State, step: &Step, session: Session) -> Result<Taken, Refusal> {
         let (mut model, mut promise) = (state.model.clone(), state.promise.clone());
         let mut promises = Vec::new();
-        for (index, (op, found)) in step.ops.iter().zip(answers).enumerate() {
+        for (index, (op, found)) in answers(state, step, &session).enumerate() {
             let expected = model.execute(op);
             match (&expected.result, &found.result) {
                 (_, Err(Errno::ENOSPC | Errno::ENOMEM)) => return Err(Refusal::Full),
@@ -201,12 +219,16 @@ impl<'a> CrashSystem<'a> {
             let during = promise.step(self.subject.guarantee(), op, &model);
             promises.push((during, promise.clone()));
         }
-        Ok(Taken { session, repeated, model, promises })
+        Ok(Taken { session, repeated: state.since.len(), model, promises })
     }
 
     /// Runs a step on both sides; compares the answers, and the trees after the whole step.
     fn take_whole(&self, state: &State, step: &Step) -> Result<Taken, Refusal> {
-        let taken = self.take(state, step)?;
+        self.compare_whole(state, step, self.run(state, step)?)
+    }
+
+    fn compare_whole(&self, state: &State, step: &Step, ran: Session) -> Result<Taken, Refusal> {
+        let taken = self.compare(state, step, ran)?;
         let (tree, model) = (&taken.session.tree, &taken.model);
         let (during, after) = taken.promises.last().expect("a step has operations");
         // The last look at a mount is before its end: open files may not be visible yet.
@@ -227,7 +249,11 @@ impl<'a> CrashSystem<'a> {
 
     /// Takes a step and notes what went wrong without any power failure.
     fn take_noting(&self, state: &State, step: &Step) -> Option<Taken> {
-        match self.take_whole(state, step) {
+        let taken = self.run(state, step).and_then(|session| {
+            self.ledger.record(answers(state, step, &session));
+            self.compare_whole(state, step, session)
+        });
+        match taken {
             Ok(taken) => Some(taken),
             Err(Refusal::Full) => {
                 self.ledger.reach("the disk was full");

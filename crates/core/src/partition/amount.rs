@@ -1,8 +1,9 @@
 //! Amounts in sixteen bits: the power of two, and whether the amount is next to one.
 //!
-//! The tracer in the kernel counts calls by the classes of their arguments, not by their values. The
+//! Whoever counts many calls counts them by the classes of their arguments, not by their values. The
 //! code keeps what every partition of an amount needs, so that [`representative`] gives a number of
-//! exactly the same partitions. `encode_amount` of `bpf/encode.h` is the same function in C.
+//! exactly the same partitions. `encode_amount` in the BPF programs of the crate `trace` is the same
+//! function in C.
 
 /// Below zero.
 pub const NEGATIVE: u16 = 0x8000;
@@ -59,7 +60,7 @@ pub fn representative(code: u16) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fathom_core::partition::{Granularity, table::Numeric};
+    use crate::partition::{Granularity, table::Numeric};
 
     #[test]
     fn the_representative_has_the_partitions_of_the_value() {

@@ -1,0 +1,132 @@
+//! Coverage of our own runs: `fathom check` and `fathom crash` know what they execute and need no
+//! tracer.
+
+use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use fathom_core::partition::Granularity;
+use fathom_engine::OpCoverage;
+use fathom_trace::report::{CallReport, Report, Tally, Unreachable};
+use serde_json::{Map, Value, json};
+
+use super::text::{bar, share};
+use crate::text::{grouped, table};
+
+/// The name of the file in the directory of a run.
+pub(crate) const FILE: &str = "coverage.json";
+
+/// What only a tracer would see.
+const LIMIT: &str =
+    "calls of the harness itself: only operations of the workload count, not walks and mounts";
+
+/// Calls beside each other in the short form.
+const COLUMNS: usize = 3;
+
+/// Holes that the short form tells.
+const HOLES_TOLD_MAX: usize = 3;
+
+/// Where the coverage of a run goes; known to be writable before the run starts.
+#[derive(Debug)]
+pub(crate) struct Files(Vec<PathBuf>);
+
+impl Files {
+    /// [`FILE`] in the directory of the run, and perhaps another one.
+    pub(crate) fn new(out: &Path, other: Option<&PathBuf>) -> Result<Files> {
+        fs::create_dir_all(out)
+            .with_context(|| format!("cannot write to {}: give another --out", out.display()))?;
+        if let Some(other) = other {
+            OpenOptions::new().append(true).create(true).open(other).with_context(|| {
+                format!("cannot write {}: give another file to --coverage", other.display())
+            })?;
+        }
+        Ok(Files([out.join(FILE)].into_iter().chain(other.cloned()).collect()))
+    }
+
+    /// Writes the report.
+    pub(crate) fn write(&self, report: &Report) -> Result<()> {
+        let text = serde_json::to_string(report)? + "\n";
+        for path in &self.0 {
+            fs::write(path, &text).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(())
+    }
+
+    /// How to see all of it.
+    fn command(&self) -> String {
+        format!("fathom cover report {}", self.0[0].display())
+    }
+}
+
+/// The report of a run.
+pub(crate) fn report(coverage: &OpCoverage, title: &str, seconds: f64) -> Report {
+    let partitions = coverage.partitions(Granularity::Powers);
+    let mut report = Report::of_coverage(&partitions, title, &Unreachable::standard());
+    report.tracer = "none: operations are counted as they are executed".to_owned();
+    report.limits = vec![LIMIT.to_owned()];
+    report.seconds = seconds;
+    report
+}
+
+/// The calls that were made, the least exercised first.
+fn made(report: &Report) -> Vec<(&str, &CallReport)> {
+    let mut made: Vec<(&str, &CallReport)> = report
+        .bases
+        .iter()
+        .filter(|(_, call)| call.calls > 0)
+        .map(|(base, call)| (base.as_str(), call))
+        .collect();
+    let ratio = |call: &CallReport| call.partitions_hit as f64 / call.partitions_total as f64;
+    made.sort_by(|a, b| ratio(a.1).total_cmp(&ratio(b.1)).then_with(|| a.0.cmp(b.0)));
+    made
+}
+
+/// A few lines for the end of a run: how much of each call, with a bar for each of its arguments and
+/// one for its results, and the largest holes.
+pub(crate) fn short(report: &Report, files: &Files) -> String {
+    let made = made(report);
+    let of_made = made.iter().fold(Tally::default(), |sum, (_, call)| Tally {
+        hit: sum.hit + call.partitions_hit,
+        total: sum.total + call.partitions_total,
+    });
+    let mut text = format!(
+        "coverage: {} of {} partitions of the {} kinds of calls that were made ({}), {} of all {}\n",
+        grouped(of_made.hit as u64),
+        grouped(of_made.total as u64),
+        made.len(),
+        share(of_made.hit, of_made.total),
+        share(report.partitions_hit, report.partitions_total),
+        grouped(report.partitions_total as u64),
+    );
+    let cells: Vec<[String; 3]> = made.iter().map(|(base, call)| cells(base, call)).collect();
+    let lines = cells.len().div_ceil(COLUMNS);
+    let row = |line: usize| {
+        let columns = cells[line..].iter().step_by(lines.max(1));
+        columns.flatten().cloned().collect::<Vec<String>>()
+    };
+    let rows: Vec<Vec<String>> = (0..lines).map(row).collect();
+    text.push_str(&table(&rows).lines().map(|line| format!("  {line}\n")).collect::<String>());
+    for hole in report.holes.iter().take(HOLES_TOLD_MAX) {
+        text.push_str(&format!("  {}\n", hole.words));
+    }
+    text.push_str(&format!("  all of it: {}\n", files.command()));
+    text
+}
+
+fn cells(base: &str, call: &CallReport) -> [String; 3] {
+    let bars = call.args.values().chain([&call.output]).map(|place| bar(place.tally));
+    let share = format!("{:>6}", share(call.partitions_hit, call.partitions_total));
+    [base.to_owned(), share, bars.collect()]
+}
+
+/// What `--json` says of it: the sums, and each call that was made.
+pub(crate) fn json(report: &Report) -> Map<String, Value> {
+    let tally = |call: &CallReport| json!({"partitions_hit": call.partitions_hit, "partitions_total": call.partitions_total});
+    let calls: Map<String, Value> =
+        made(report).into_iter().map(|(base, call)| (base.to_owned(), tally(call))).collect();
+    Map::from_iter([
+        ("partitions_hit".to_owned(), report.partitions_hit.into()),
+        ("partitions_total".to_owned(), report.partitions_total.into()),
+        ("coverage".to_owned(), calls.into()),
+    ])
+}
