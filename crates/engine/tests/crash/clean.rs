@@ -7,7 +7,7 @@ use fathom_engine::crash::config::Identity;
 use fathom_engine::crash::workload::StepKind;
 
 use super::toy::Toy;
-use super::{Result, THREADS, base, check, plan, run};
+use super::{Result, THREADS, base, check, counts, plan, run};
 
 const PROMISES: [Durable; 3] = [Durable::Operation, Durable::Close, Durable::Sync];
 
@@ -61,8 +61,10 @@ fn the_numbers_are_known_and_those_of_any_number_of_threads() {
         (Toy::new(Durable::Sync), &config, (669, 2075, 321)),
         (Toy::new(Durable::Sync).ordered(), &config, (669, 2075, 320)),
     ] {
+        let exercised = counts(&run(&toy, &plan(config)));
         for threads in THREADS {
             let report = run(&toy, &super::CrashPlan { threads, ..plan(config) });
+            assert_eq!(counts(&report), exercised);
             let result = Result::from(&report);
             let numbers = (result.states, result.transitions, result.crash_images);
             assert_eq!((numbers, result.findings.len()), (known, 0), "{threads} threads");

@@ -14,7 +14,7 @@ use std::sync::Once;
 use std::time::Duration;
 
 use fathom_block::Bounds;
-use fathom_core::partition::{Coverage, Granularity};
+use fathom_core::partition::{Coverage, Granularity, Hit};
 use fathom_engine::crash::config::Identity;
 use fathom_engine::crash::run::{CrashObserver, Sample};
 use fathom_engine::crash::workload::StepKind;
@@ -92,8 +92,13 @@ struct Result {
     crash_images: u64,
     /// The ids with the number of images, and the whole story.
     findings: Vec<(String, u64, String)>,
-    /// How often each partition was exercised.
-    coverage: Coverage,
+    /// The partitions that were exercised.
+    coverage: Vec<Hit>,
+}
+
+/// How often each partition was exercised. A search that is interrupted may try a step again.
+fn counts(report: &CrashReport) -> Coverage {
+    report.coverage.partitions(Granularity::Boundaries)
 }
 
 impl From<&CrashReport> for Result {
@@ -106,7 +111,7 @@ impl From<&CrashReport> for Result {
             transitions: report.search.transitions,
             crash_images: report.crash_images,
             findings: report.findings.iter().map(told).collect(),
-            coverage: report.coverage.partitions(Granularity::Boundaries),
+            coverage: counts(report).hits().map(|(hit, _)| *hit).collect(),
         }
     }
 }
