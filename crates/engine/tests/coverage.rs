@@ -129,6 +129,12 @@ fn edges() -> Vec<Op> {
             Op::Chown { target, uid: Some(amount as u32), gid: (amount > 9).then_some(0) },
         ]);
     }
+    all
+}
+
+/// Every namespace of attributes, on every kind of target.
+fn names() -> Vec<Op> {
+    let mut all = Vec::new();
     for space in ["user.a", "trusted.a", "security.a", "system.a", "useR.a", "", "."] {
         for target in [Target::Path("a".into()), Target::Link("/a".into()), Target::Slot(7)] {
             all.push(Op::Removexattr { target: target.clone(), name: space.into() });
@@ -145,7 +151,7 @@ fn edges() -> Vec<Op> {
 #[test]
 fn edges_of_all_arguments_are_counted_as_one_by_one() {
     let mut all = Vec::new();
-    for (index, op) in edges().into_iter().enumerate() {
+    for (index, op) in edges().into_iter().chain(names()).enumerate() {
         for outcome in [
             Outcome::ok(0),
             Outcome::ok(index as u64),
