@@ -1,4 +1,4 @@
-//! What the tests need from Debian, and how it gets there.
+//! What tests and benches need from Debian, and how it gets there.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,8 +10,10 @@ use crate::shell;
 /// The one thing that is no program: a library, with the headers that belong to it.
 const LIBCLANG: &str = "libclang";
 
-/// (a program that the package brings, the package, what is skipped without it)
-const PACKAGES: &[(&str, &str, &str)] = &[
+/// A program, the package that brings it, what is skipped without it.
+pub(crate) type Package = (&'static str, &'static str, &'static str);
+
+const PACKAGES: &[Package] = &[
     ("cc", "gcc", "exported C programs are not compiled"),
     ("mkfs.ext4", "e2fsprogs", "ext2, ext3 and ext4 are not checked"),
     ("mkfs.xfs", "xfsprogs", "xfs is not checked"),
@@ -25,8 +27,8 @@ const PACKAGES: &[(&str, &str, &str)] = &[
 ];
 
 /// Packages whose program is missing.
-fn missing() -> Vec<&'static (&'static str, &'static str, &'static str)> {
-    PACKAGES.iter().filter(|(program, ..)| !is_here(program)).collect()
+fn missing(wanted: &[Package]) -> Vec<&Package> {
+    wanted.iter().filter(|(program, ..)| !is_here(program)).collect()
 }
 
 fn is_here(program: &str) -> bool {
@@ -45,11 +47,18 @@ pub(crate) fn has_libclang() -> bool {
         .any(|dir| dir.join("libclang.so").exists())
 }
 
-/// Installs what is missing if we are root and the system is Debian; says what remains.
+/// What the tests need.
 pub(crate) fn run() -> Result<()> {
-    let packages: Vec<&str> = missing().iter().map(|(_, package, _)| *package).collect();
-    if packages.is_empty() {
+    if missing(PACKAGES).is_empty() {
         println!("setup: all {} programs are here", PACKAGES.len());
+    }
+    need(PACKAGES)
+}
+
+/// Installs what is missing if we are root and the system is Debian; says what remains.
+pub(crate) fn need(wanted: &[Package]) -> Result<()> {
+    let packages: Vec<&str> = missing(wanted).iter().map(|(_, package, _)| *package).collect();
+    if packages.is_empty() {
         return Ok(());
     }
     if shell::is_root() && shell::has_program("apt-get") {
@@ -58,7 +67,7 @@ pub(crate) fn run() -> Result<()> {
         let install = ["install", "-y", "-qq", "--no-install-recommends"];
         shell::run(apt().args(install).args(&packages)).context("while installing packages")?;
     }
-    for (program, package, consequence) in missing() {
+    for (program, package, consequence) in missing(wanted) {
         println!("setup: {program} is missing (Debian package {package}): {consequence}");
     }
     Ok(())
