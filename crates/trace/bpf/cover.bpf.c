@@ -2,14 +2,15 @@
  * the classes of their arguments and results. No stream of events, so none can be lost.
  *
  * sys_enter reads the arguments and finds the file system; sys_exit adds the result and counts. The two
- * meet in the storage of the task. Operations of io_uring are read from their submission entries as the
- * system calls that they stand for, and counted when they complete. */
+ * meet in the storage of the task. Operations of io_uring and of io_submit are read from their submission
+ * entries as the system calls that they stand for, and counted when they complete. */
 #include "kernel.h"
 #include "encode.h"
 #include "walk.h"
 #include "state.h"
 #include "operands.h"
 #include "count.h"
+#include "aio.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -45,6 +46,9 @@ int on_fork(u64 *ctx)
 		count(LOST);
 	return 0;
 }
+
+/* Calls that leave something to do when they have ended. */
+#define CALL_AFTERWARDS (CALL_MOUNTS | CALL_SYMLINK | CALL_SUBMITS | CALL_FETCHES)
 
 static __always_inline void load_cache(struct work *w, struct config *c)
 {
@@ -112,13 +116,14 @@ int on_enter(u64 *ctx)
 	load_cache(w, c);
 	read_operands(w);
 	/* Nothing that happens later can make it count. */
-	if (w->touch == OUTSIDE && !w->again && !(call->flags & (CALL_OPENS | CALL_MOUNTS | CALL_SYMLINK)))
+	if (w->touch == OUTSIDE && !w->again && !(call->flags & (CALL_OPENS | CALL_AFTERWARDS)))
 		return 0;
+	if (call->flags & CALL_SUBMITS)
+		begin_blocks(w);
 	state->nr = nr;
 	state->touch = w->touch;
 	__builtin_memcpy(state->slots, w->slots, sizeof(state->slots));
-	state->slow = w->again || w->unread || c->record ||
-		      call->flags & (CALL_MOUNTS | CALL_SYMLINK);
+	state->slow = w->again || w->unread || c->record || call->flags & CALL_AFTERWARDS;
 	if (state->slow)
 		save_state(state, w);
 	state->active = 1;
@@ -176,6 +181,10 @@ static __always_inline void finish(struct work *w, struct config *c, u32 flags, 
 	}
 	if (flags & (CALL_MOUNTS | CALL_SYMLINK) && result >= 0)
 		after_success(w, flags);
+	if (flags & CALL_SUBMITS)
+		settle_blocks(w, result);
+	if (flags & CALL_FETCHES && result > 0)
+		fetch_completions(w, result);
 }
 
 SEC("tp_btf/sys_exit")

@@ -25,7 +25,7 @@ struct config {
 enum call_flags {
 	CALL_OPENS = 1, CALL_GLOBAL = 2, CALL_RANGE = 4, CALL_AMOUNT = 8, CALL_MOUNTS = 16,
 	CALL_SYMLINK = 32, CALL_MMAP = 64, CALL_HOW = 128, CALL_OPEN_FLAGS = 256,
-	CALL_PATHS = 512,
+	CALL_PATHS = 512, CALL_SUBMITS = 1024, CALL_FETCHES = 2048,
 };
 
 /* A system call, filled in from the table of calls. */
@@ -48,7 +48,14 @@ struct task_state {
 	u64 base_dentry[2], base_mount[2];
 };
 
-enum counter { LOST, RESTARTED, FOREIGN, GUESSED, RECORD_LOST, LOST_REQUESTS, COUNTERS };
+/* An operation that was submitted and has not completed. */
+struct request {
+	struct sample sample;
+	u32 opens;
+	u32 amount;
+};
+
+enum counter { LOST, RESTARTED, FOREIGN, GUESSED, RECORD_LOST, LOST_REQUESTS, UNFETCHED, COUNTERS };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

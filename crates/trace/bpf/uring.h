@@ -2,13 +2,6 @@
  * when they complete. */
 #pragma once
 
-/* An operation of io_uring that has not completed. */
-struct request {
-	struct sample sample;
-	u32 opens;
-	u32 amount;
-};
-
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

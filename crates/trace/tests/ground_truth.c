@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/aio_abi.h>
 #include <linux/close_range.h>
 #include <linux/io_uring.h>
 #include <linux/kcmp.h>
@@ -741,6 +742,78 @@ static void uring(unsigned flags)
 	close(ring.fd);
 }
 
+/* Asynchronous I/O of the kernel (io_submit), several operations at a time. */
+struct aio {
+	struct entry *entry;
+	struct iocb block;
+};
+
+static void prepare(struct aio *aio, enum where where, int opcode, int fd, void *buffer, uint64_t bytes, int64_t at)
+{
+	static const int stands_for[] = { SYS_pread64, SYS_pwrite64, SYS_fsync, SYS_fdatasync, 0, 0, 0, SYS_preadv2, SYS_pwritev2 };
+	aio->block = (struct iocb){ .aio_lio_opcode = opcode, .aio_fildes = fd, .aio_buf = U(buffer), .aio_nbytes = bytes, .aio_offset = at };
+	aio->entry = start(where, stands_for[opcode], ARGS(fd, U(buffer), bytes, at, 0, 0));
+}
+
+static void fetch(aio_context_t context, struct aio *all, int number)
+{
+	struct io_event events[8];
+	for (int got = 0; got < number;) {
+		int n = syscall(SYS_io_getevents, context, 1, 8, events, NULL);
+		must(n, "io_getevents");
+		for (int i = 0; i < n; i++) {
+			struct aio *aio = all;
+			while (U(&aio->block) != events[i].obj)
+				aio++;
+			aio->entry->result = events[i].res;
+		}
+		got += n;
+	}
+}
+
+static void async(void)
+{
+	aio_context_t context = 0;
+	char b[8192] = "";
+	struct iovec v = { b, 100 };
+	struct aio all[8];
+	struct iocb *blocks[8];
+	if (syscall(SYS_io_setup, 16, &context))
+		return;
+	for (int i = 0; i < 8; i++)
+		blocks[i] = &all[i].block;
+	int a = S(IN, SYS_open, I("/aio"), O_RDWR | O_CREAT, 0600);
+	int o = S(OUT, SYS_open, O("/aio"), O_RDWR | O_CREAT, 0600);
+	prepare(&all[0], IN, IOCB_CMD_PWRITE, a, b, 8192, 0);
+	prepare(&all[1], OUT, IOCB_CMD_PWRITE, o, b, 100, 7);
+	prepare(&all[2], IN, IOCB_CMD_PWRITE, a, b, 5, 4096);
+	prepare(&all[3], IN, IOCB_CMD_PWRITEV, a, &v, 1, 100000);
+	must(syscall(SYS_io_submit, context, 4, blocks) - 4, "io_submit");
+	fetch(context, all, 4);
+	prepare(&all[0], IN, IOCB_CMD_PREAD, a, b, 4097, 1);
+	prepare(&all[1], IN, IOCB_CMD_PREADV, a, &v, 1, 0);
+	prepare(&all[2], IN, IOCB_CMD_FSYNC, a, NULL, 0, 0);
+	prepare(&all[3], IN, IOCB_CMD_FDSYNC, a, NULL, 0, 0);
+	prepare(&all[4], IN, IOCB_CMD_PREAD, a, (void *)16, 100, 0);
+	must(syscall(SYS_io_submit, context, 5, blocks) - 5, "io_submit");
+	fetch(context, all, 5);
+	/* The first is refused: an error of the call, and of the operation. */
+	prepare(&all[0], NONE, IOCB_CMD_PREAD, 999, b, 10, 0);
+	all[0].entry->result = syscall(SYS_io_submit, context, 1, blocks) < 0 ? -errno : 0;
+	/* The second is refused: nobody says with which error, and it was never tried. */
+	prepare(&all[0], IN, IOCB_CMD_PWRITE, a, b, 33, 10);
+	all[1].block = (struct iocb){ .aio_lio_opcode = IOCB_CMD_PREAD, .aio_fildes = 999 };
+	must(syscall(SYS_io_submit, context, 2, blocks) - 1, "io_submit");
+	fetch(context, all, 1);
+	/* No context: no operation. */
+	all[0].block = (struct iocb){ .aio_lio_opcode = IOCB_CMD_PREAD, .aio_fildes = a };
+	syscall(SYS_io_submit, 0, 1, blocks);
+	syscall(SYS_io_destroy, context);
+	S(IN, SYS_close, a);
+	S(OUT, SYS_close, o);
+	S(IN, SYS_unlink, I("/aio"));
+}
+
 int main(int argc, char **argv)
 {
 	int again = argc > 1 && !strcmp(argv[1], "executed");
@@ -769,6 +842,7 @@ int main(int argc, char **argv)
 		memory();
 		strays();
 		roots();
+		async();
 		uring(0);
 		uring(IORING_SETUP_SQPOLL);
 	}

@@ -169,6 +169,12 @@ impl Tracer {
         if restarted > 0 {
             limits.push(format!("{restarted} calls were interrupted and made again: counted once"));
         }
+        let unfetched = self.object.counter(Counter::Unfetched)? + self.object.blocks()?;
+        if unfetched > 0 {
+            limits.push(format!(
+                "{unfetched} operations of io_submit are not counted: no call fetched their completion"
+            ));
+        }
         let record_lost = self.object.counter(Counter::RecordLost)?;
         if record_lost > 0 {
             limits.push(format!("{record_lost} calls were counted but are missing in the record"));

@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd};
 
-use aya::maps::{Array, Map, MapData, PerCpuArray, PerCpuHashMap};
+use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, PerCpuHashMap};
 use aya::programs::BtfTracePoint;
 use aya::{Btf, Ebpf, EbpfLoader, Pod};
 
@@ -95,6 +95,9 @@ unsafe impl Pod for Sample {}
 #[repr(C, align(8))]
 struct TaskState([u32; 42]);
 
+/// `struct request`, in words: only counted from here.
+type Request = [u64; 7];
+
 /// `enum counter`.
 #[derive(Clone, Copy, Debug)]
 #[repr(u32)]
@@ -105,6 +108,7 @@ pub(super) enum Counter {
     Guessed = 3,
     RecordLost = 4,
     LostRequests = 5,
+    Unfetched = 6,
 }
 
 /// Programs and the tracepoints where they belong, in the order in which they are attached.
@@ -268,6 +272,14 @@ impl Object {
         Ok(counts.iter().sum())
     }
 
+    /// Operations of io_submit whose completion was not fetched.
+    pub(super) fn blocks(&mut self) -> Result<u64> {
+        let map = self.bpf.map("blocks").expect("the object has it");
+        let map: HashMap<_, [u64; 2], Request> =
+            map.try_into().map_err(|error| failed("cannot read the submissions", &error))?;
+        Ok(map.keys().filter(|key| key.is_ok()).count() as u64)
+    }
+
     /// The ring of recorded events.
     pub(super) fn take_events(&mut self) -> Result<aya::maps::RingBuf<MapData>> {
         let map = self.bpf.take_map("events");
@@ -334,6 +346,8 @@ mod flag {
     pub(super) const HOW: u16 = 128;
     pub(super) const OPEN_FLAGS: u16 = 256;
     pub(super) const PATHS: u16 = 512;
+    pub(super) const SUBMITS: u16 = 1024;
+    pub(super) const FETCHES: u16 = 2048;
 }
 
 fn is_path(slot: &Slot) -> bool {
@@ -355,6 +369,8 @@ fn kernel_call(index: u16, call: &Call) -> KernelCall {
         (flag::HOW, call.name == "openat2"),
         (flag::OPEN_FLAGS, matches!(call.name, "open" | "openat")),
         (flag::PATHS, call.slots.iter().any(is_path)),
+        (flag::SUBMITS, call.name == "io_submit"),
+        (flag::FETCHES, call.base == "io_getevents"),
     ];
     let flags = flags.iter().filter(|(_, is)| *is).fold(0, |all, (flag, _)| all | flag);
     let register = |name: &str| {

@@ -5,6 +5,7 @@
 //! io_uring (refused, so that programs fall back to calls), calls of 32-bit programs, and what another
 //! thread changes between the stop and the call.
 
+mod aio;
 mod filter;
 mod resolve;
 mod tracee;
@@ -56,6 +57,12 @@ pub fn run(argv: &[OsString], targets: &[Target], budget: Option<Duration>) -> R
     let mut limits: Vec<String> = LIMITS.map(str::to_owned).to_vec();
     if tracer.foreign > 0 {
         limits.push(format!("{} calls of 32-bit programs were seen", tracer.foreign));
+    }
+    let unfetched = tracer.pending.unfetched();
+    if unfetched > 0 {
+        limits.push(format!(
+            "{unfetched} operations of io_submit are not counted: no call fetched their completion"
+        ));
     }
     Ok(Traced {
         samples: tracer.samples,
@@ -150,6 +157,7 @@ struct Tracer {
     samples: Samples,
     ended: Option<Ended>,
     foreign: u64,
+    pending: aio::Pending,
 }
 
 impl Tracer {
@@ -161,6 +169,7 @@ impl Tracer {
             samples: Samples::default(),
             ended: None,
             foreign: 0,
+            pending: aio::Pending::default(),
         }
     }
 
@@ -240,6 +249,9 @@ impl Tracer {
         if is_anonymous(details, &args) {
             return;
         }
+        if details.name == "io_submit" {
+            self.submit(tracee, &args);
+        }
         let (slots, touch) = self.read(tracee, details, &args);
         self.begun.insert(tid, Begun { call, slots, touch, args });
     }
@@ -266,6 +278,48 @@ impl Tracer {
         }
         if touch != Touch::Outside {
             self.samples.add(Sample::new(begun.call, touch, begun.slots, result), 1);
+        }
+        match details.base {
+            "io_submit" => self.settle(Tracee { tid }, &begun.args, result),
+            "io_getevents" => {
+                let process = Tracee { tid }.process();
+                for (block, result) in aio::completions(Tracee { tid }, &begun.args, result) {
+                    self.complete(process, block, result);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// io_submit begins: its blocks, as the calls that they stand for.
+    fn submit(&mut self, tracee: Tracee, args: &[u64; 6]) {
+        let process = tracee.process();
+        for address in aio::addresses(tracee, args) {
+            let Some((call, args)) = aio::block(tracee, address) else { continue };
+            let (slots, touch) = self.read(tracee, &calls()[usize::from(call)], &args);
+            self.pending.add(process, address, aio::Submitted { call, slots, touch });
+        }
+    }
+
+    /// io_submit has ended: blocks that it did not take are forgotten; an error is that of the first.
+    fn settle(&mut self, tracee: Tracee, args: &[u64; 6], result: i64) {
+        let process = tracee.process();
+        let taken = usize::try_from(result).unwrap_or(0);
+        for (index, address) in aio::addresses(tracee, args).into_iter().enumerate().skip(taken) {
+            if index == 0 && result < 0 && aio::is_context(tracee, args[0]) {
+                self.complete(process, address, result);
+            } else {
+                self.pending.take(process, address);
+            }
+        }
+    }
+
+    fn complete(&mut self, process: i32, block: u64, result: i64) {
+        let Some(aio::Submitted { call, slots, touch }) = self.pending.take(process, block) else {
+            return;
+        };
+        if touch != Touch::Outside {
+            self.samples.add(Sample::new(call, touch, slots, result), 1);
         }
     }
 
