@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use fathom_core::Trace;
+use fathom_designs::finding::Stored as StoredDesign;
 use fathom_engine::crash::finding::StoredCrash;
 use fathom_engine::finding::record::read_trace;
 
@@ -14,6 +15,12 @@ pub(crate) fn locate(what: &str, out: &Path, full: bool) -> Result<Trace> {
     if path.is_file() {
         return Ok(read_trace(path)?);
     }
+    if design_finding(what, out).is_some() {
+        bail!(
+            "{what} is a finding on a design: its steps are no system calls; \
+             `fathom replay {what}` shows them, story.txt tells them"
+        );
+    }
     let name = if full { "trace.jsonl" } else { "minimal.jsonl" };
     Ok(read_trace(&finding_dir(what, out)?.join(name))?)
 }
@@ -21,6 +28,11 @@ pub(crate) fn locate(what: &str, out: &Path, full: bool) -> Result<Trace> {
 /// The directory of a finding, if it is one of `fathom crash`.
 pub(crate) fn crash_finding(what: &str, out: &Path) -> Option<PathBuf> {
     finding_dir(what, out).ok().filter(|dir| StoredCrash::is_in(dir))
+}
+
+/// The directory of a finding, if it is one of `fathom design`.
+pub(crate) fn design_finding(what: &str, out: &Path) -> Option<PathBuf> {
+    finding_dir(what, out).ok().filter(|dir| StoredDesign::is_in(dir))
 }
 
 /// Finds a finding: its directory, or its id (or the beginning of it) in `out`.

@@ -38,7 +38,7 @@ fn run(cli: &Cli) -> Result<Ending> {
         None => command::demo::run(out, json),
         Some(Command::Check(args)) => command::check::run(args, out, json),
         Some(Command::Crash(args)) => command::crash::run(args, out, json),
-        Some(Command::Design(args)) => command::design::run(args, json),
+        Some(Command::Design(args)) => command::design::run(args, out, json),
         Some(Command::Replay(args)) => command::replay::run(args, out, json),
         Some(Command::Shrink(args)) => command::shrink::run(args, out, json),
         Some(Command::Export(args)) => command::export::run(args, out, json),

@@ -1,15 +1,21 @@
 //! `fathom design` as people and machines use it.
 
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
 fn ask(args: &[&str]) -> (i32, String, String) {
     let dir = tempfile::tempdir().expect("a directory for the test");
+    fathom(dir.path(), &[&["design"], args].concat())
+}
+
+/// The program in a directory.
+fn fathom(dir: &Path, args: &[&str]) -> (i32, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_fathom"))
-        .arg("design")
         .args(args)
-        .current_dir(dir.path())
+        .current_dir(dir)
         .env("NO_COLOR", "1")
         .output()
         .expect("the program starts");
@@ -41,18 +47,20 @@ fn a_counterexample_can_be_followed() {
     assert_eq!(code, 1, "{out}");
     for part in [
         "no lost block is violated in",
-        "  1. thread 0: create file 0: changes the tables in memory",
-        "  2. thread 0: writes block 0, inodes 0 and 1",
-        "  3. POWER FAILURE; the checker finds a lost block (of a file, not allocated)",
-        "  [0] FREE, of file 0, holds nothing written",
-        "link: 1,569 states",
+        "  1. thread 0: create file 0 changes the tables in memory",
+        "  2. thread 0, inodes 0 and 1: writes 0",
+        "  3. POWER FAILURE between two writes",
+        "the checker finds a lost block (of a file, not allocated)",
+        "before: FREE, of file 0, holds nothing written",
+        "replay: fathom replay ",
+        "link (2 files, 3 blocks): 1,569 states",
         "every reachable state was visited",
     ] {
         assert!(out.contains(part), "{part:?} is missing:\n{out}");
     }
     let (code, out, _) = ask(&["journal", "--switch", "no-barrier", "--depth", "3", "--first"]);
     assert_eq!(code, 1, "{out}");
-    assert!(out.contains("POWER FAILURE at epoch:"), "{out}");
+    assert!(out.contains("POWER FAILURE with ") && out.contains("(epoch:"), "{out}");
 }
 
 #[test]
@@ -65,13 +73,95 @@ fn what_is_sound_is_clean_and_what_is_repaired_is_no_finding() {
     assert_eq!((code, &value["violations"]), (0, &serde_json::json!([])));
 }
 
+/// What `--json` says of a run in a directory.
+fn json_in(dir: &Path, args: &[&str]) -> (i32, Value) {
+    let (code, out, err) = fathom(dir, &[args, &["--json"]].concat());
+    let line = out.lines().last().unwrap_or_default();
+    (code, serde_json::from_str(line).unwrap_or_else(|_| panic!("{args:?}: {out} {err}")))
+}
+
+#[test]
+fn a_violation_is_recorded_replayed_and_shrunk() {
+    for (args, switch_off) in [
+        (&["journal", "--switch", "no-barrier", "--depth", "3"][..], Some("journal")),
+        (&["log", "--switch", "reuse-early,one-log", "--depth", "5"], Some("log")),
+        (&["link", "--files", "2", "--blocks", "3"], None),
+        (&["philosophers", "--size", "4"], None),
+    ] {
+        let dir = tempfile::tempdir().expect("a directory for the test");
+        let (code, value) = json_in(dir.path(), &[&["design"], args].concat());
+        assert_eq!(code, 1, "{args:?}");
+        let critical = |violation: &&Value| violation["critical"] == true;
+        let violations = value["violations"].as_array().expect("a list");
+        for violation in violations.iter().filter(critical) {
+            let id = violation["id"].as_str().expect("it is recorded");
+            let files = dir.path().join("fathom-out").join(id);
+            for name in ["finding.toml", "trace.jsonl", "minimal.jsonl", "story.txt", "blocks.txt"]
+            {
+                assert!(files.join(name).is_file(), "{args:?}: {name}");
+            }
+            let lines = fs::read_to_string(files.join("minimal.jsonl")).expect("text");
+            assert_eq!(lines.lines().count() as u64, violation["steps_minimal"], "{args:?}");
+            let (code, out, err) = fathom(dir.path(), &["replay", id]);
+            assert_eq!(code, 0, "{args:?}: {out}{err}");
+            assert!(out.contains("\nreproduced on "), "{out}");
+            // What a search by breadth finds is shortest: shrinking finds nothing shorter.
+            let (code, again) = json_in(dir.path(), &["shrink", id]);
+            assert_eq!((code, &again["ops"]), (1, &violation["steps_minimal"]), "{args:?}");
+            if let Some(sound) = switch_off {
+                let (code, out, err) = fathom(dir.path(), &["replay", id, "--subject", sound]);
+                assert_eq!(code, 1, "{args:?}: {out}{err}");
+                assert!(out.contains("\nnot reproduced on "), "{out}");
+            }
+            let (code, _, err) = fathom(dir.path(), &["export", id, "--c"]);
+            assert_eq!(code, 2, "{err}");
+            assert!(err.contains("is a finding on a design"), "{err}");
+        }
+        let (code, out, _) = fathom(dir.path(), &["report"]);
+        assert_eq!(code, 0);
+        assert!(out.contains("The design ") && out.contains("what happens"), "{out}");
+    }
+}
+
+#[test]
+fn a_long_way_is_shrunk_to_a_short_one() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let deep = ["--dfs", "--first", "--depth", "10", "--files", "2"];
+    let no_revoke = ["design", "journal", "--switch", "no-revoke"];
+    let (code, value) = json_in(dir.path(), &[&no_revoke[..], &deep].concat());
+    assert_eq!(code, 1);
+    let violation = &value["violations"][0];
+    assert!(violation["steps"].as_u64() > Some(7), "{violation}");
+    assert_eq!(violation["steps_minimal"], 7);
+    let id = violation["id"].as_str().expect("it is recorded");
+    assert_eq!(fathom(dir.path(), &["replay", id]).0, 0);
+    assert_eq!(fathom(dir.path(), &["replay", id, "--full"]).0, 0);
+    // A damaged record says so.
+    let minimal = dir.path().join("fathom-out").join(id).join("minimal.jsonl");
+    fs::write(&minimal, "{\"call\":{\"jump\":\"/a\"}}\n").expect("it can be written");
+    let (code, _, err) = fathom(dir.path(), &["replay", id]);
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("minimal.jsonl: unknown variant `jump`"), "{err}");
+}
+
 #[test]
 fn mistakes_have_clear_errors() {
     for (args, text) in [
         (&["ling"][..], "did you mean link"),
         (&["link", "--files", "5"], "a link-type design has 1 to 4 files"),
+        (&["link", "--blocks", "12"], "a link-type design has 1 to 11 data blocks"),
+        (&["index", "--files", "0"], "an index-type design has 1 to 4 files"),
+        (
+            &["journal", "--files", "8"],
+            "files 8: journal has room for 1 to 7 files and directories",
+        ),
+        (&["log", "--files", "13"], "files 13: log has room for 1 to 12 files and directories"),
+        (&["journal", "--threads", "2"], "journal has no threads: that is for link and index"),
+        (&["log", "--cache"], "log has no cache"),
+        (&["link", "--size", "3"], "link has no size: that is for philosophers and two-phase"),
         (&["link", "--threads", "3"], "the model has 1 or 2 threads"),
-        (&["link", "--switch", "fifo"], "this design has no switch \"fifo\": it has none"),
+        (&["link", "--switch", "fifo"], "link has no switch \"fifo\": it has none"),
+        (&["journal", "--switch", "no-barier"], "did you mean no-barrier"),
         (&["log", "--switch", "lifo"], "did you mean fifo"),
         (&["philosophers", "--size", "1"], "there are 2 to 32 seats"),
         (&[], "required"),

@@ -31,9 +31,10 @@ fn each_precaution_is_needed() {
         (Switch::NoRevoke, 7, "keeps what it promised"),
     ] {
         let (explorer, report) = explore(&[switch], 7);
-        let found = report.discovery(property).unwrap_or_else(|| panic!("{switch} is not caught"));
+        let found =
+            report.discovery(property).unwrap_or_else(|| panic!("{switch:?} is not caught"));
         let story = explorer.tell(&found.path);
-        assert_eq!(found.path.steps(), steps, "{switch}:\n{story}");
+        assert_eq!(found.path.steps(), steps, "{switch:?}:\n{story}");
         assert!(story.contains("POWER FAILURE"), "{story}");
     }
 }

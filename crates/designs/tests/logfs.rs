@@ -1,7 +1,7 @@
 //! The log-structured design: the finding of the study, its repair, and the variants.
 
 use fathom_designs::logfs::{Logfs, Switch};
-use fathom_designs::volume::{Explorer, Limits};
+use fathom_designs::volume::{Explorer, Limits, Variant};
 use fathom_engine::search::{Plan, Report, Stop, Strategy, Unobserved, search};
 
 const KEEPS: &str = "keeps what it promised";
@@ -56,7 +56,7 @@ fn one_copy_of_nat_and_sit_is_not_enough() {
 #[test]
 fn without_power_failures_nothing_is_wrong_even_with_all_flaws() {
     let limits = Limits { crashes: 0, ..Limits::default() };
-    let (explorer, report) = explore(&Switch::ALL, 6, limits);
+    let (explorer, report) = explore(Switch::ALL, 6, limits);
     assert_eq!((report.violations().count(), explorer.recoveries()), (0, 0));
 }
 

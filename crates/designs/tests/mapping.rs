@@ -1,6 +1,7 @@
 //! The file-mapping designs: the result tables of the seed, exact state counts, symmetry.
 
 use fathom_designs::mapping::{Fault, Kind, Layout, Mapping, Order};
+use fathom_designs::story::Told;
 use fathom_engine::search::{Plan, Report, Stop, Strategy, Unobserved, search};
 
 fn mapping(kind: Kind, order: Order, cache: bool, threads: usize) -> Mapping {
@@ -95,22 +96,25 @@ fn the_shortest_lost_block_is_the_one_of_the_study() {
     let report = explore(&mapping, 1);
     let trace = report.discovery(Fault::Lost.name()).expect("found").path.trace(&mapping);
     let trace = trace.expect("its own path");
-    let (mut before, mut story) = (&trace.start, Vec::new());
-    for (action, after) in &trace.steps {
-        story.push(mapping.tell_step(before, action, after));
-        before = after;
-    }
+    let story = mapping.story(&trace, Fault::Lost.name());
     assert_eq!(
-        story,
-        [
-            "thread 0: create file 0: changes the tables in memory",
-            "thread 0: writes block 0, inodes 0 and 1",
-            "POWER FAILURE; the checker finds a lost block (of a file, not allocated)",
-        ]
+        story.to_string(),
+        "  1. thread 0: create file 0 changes the tables in memory
+  2. thread 0, inodes 0 and 1: writes 0
+  3. POWER FAILURE between two writes
+     recovery writes nothing; the checker finds a lost block (of a file, not allocated)
+     broken: no lost block
+"
     );
     assert_eq!(
-        mapping.draw(trace.end().media()),
-        "  file 0, 0 blocks: [0]\n  [0] FREE, of file 0, holds nothing written\n"
+        story.drawing(),
+        "  step               1  2  3
+  0 inodes 0 and 1      ■
+                     before: file 0, 0 blocks: [0]; no file 1
+  2 data 0
+                     before: FREE, of file 0, holds nothing written
+  ■ written, ✗ written and lost in the power failure
+"
     );
 }
 

@@ -3,7 +3,7 @@
 use fathom_block::{Geometry, Level, Recorder};
 use fathom_core::Errno;
 use fathom_designs::volume::{
-    Design, Explorer, ExplorerError, Invariant, Limits, Menu, Path, Promise, Tree,
+    Design, Explorer, ExplorerError, Invariant, Limits, Menu, Path, Promise, Tree, Volume,
 };
 use fathom_engine::search::{Plan, Report, Strategy, Unobserved, search};
 use two_copies::TwoCopies;
@@ -68,28 +68,28 @@ impl Design for Mistaken {
     fn mount(&self, _: &mut Recorder) -> Result<(), Errno> {
         Ok(())
     }
-    fn read(&self, (): &(), _: &Recorder) -> Result<Tree, Errno> {
+    fn tree(&self, _: &Volume<()>) -> Result<Tree, Errno> {
         Ok(Tree::default())
     }
-    fn create(&self, (): &mut (), _: &mut Recorder, _: Path, _: bool) -> Result<(), Errno> {
+    fn create(&self, _: &mut Volume<()>, _: Path) -> Result<(), Errno> {
         Err(Errno::EIO)
     }
-    fn write(&self, (): &mut (), _: &mut Recorder, _: Path, _: u8, _: &[u8]) -> Result<(), Errno> {
+    fn mkdir(&self, _: &mut Volume<()>, _: Path) -> Result<(), Errno> {
         Err(Errno::EIO)
     }
-    fn truncate(&self, (): &mut (), _: &mut Recorder, _: Path) -> Result<(), Errno> {
+    fn write(&self, _: &mut Volume<()>, _: Path, _: u8, _: &[u8]) -> Result<(), Errno> {
         Err(Errno::EIO)
     }
-    fn remove(&self, (): &mut (), _: &mut Recorder, _: Path) -> Result<(), Errno> {
+    fn truncate(&self, _: &mut Volume<()>, _: Path, _: u8) -> Result<(), Errno> {
         Err(Errno::EIO)
     }
-    fn rename(&self, (): &mut (), _: &mut Recorder, _: Path, _: Path) -> Result<(), Errno> {
+    fn remove(&self, _: &mut Volume<()>, _: Path) -> Result<(), Errno> {
         Err(Errno::EIO)
     }
-    fn fsync(&self, (): &mut (), _: &mut Recorder, _: Path) -> Result<(), Errno> {
+    fn rename(&self, _: &mut Volume<()>, _: Path, _: Path) -> Result<(), Errno> {
         Err(Errno::EIO)
     }
-    fn sync(&self, (): &mut (), _: &mut Recorder) -> Result<(), Errno> {
+    fn sync(&self, _: &mut Volume<()>) -> Result<(), Errno> {
         Err(Errno::EIO)
     }
 }

@@ -23,6 +23,8 @@ pub enum Kind {
     Crash,
     /// `fathom check`: the answers were compared with a reference.
     Check,
+    /// `fathom design`: a model was explored.
+    Design,
 }
 
 /// One run: what was tested, how far, and what came out.
@@ -62,6 +64,37 @@ pub struct Run {
     pub goals_missed: Vec<String>,
     /// What broke, the most serious first; one for each cause.
     pub findings: Vec<FindingPage>,
+    /// What was measured besides, as curves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plots: Vec<Plot>,
+}
+
+/// Curves over the same whole numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plot {
+    /// What it shows, as a heading.
+    pub title: String,
+    /// What to see in it.
+    pub about: String,
+    /// What the horizontal axis counts.
+    pub x: String,
+    /// What the vertical axis counts.
+    pub y: String,
+    /// Whether every line of the vertical axis is ten times the one below it.
+    pub logarithmic: bool,
+    /// The curves.
+    pub series: Vec<Series>,
+}
+
+/// A curve.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Series {
+    /// What it is.
+    pub name: String,
+    /// Its points, from left to right.
+    pub points: Vec<(u64, u64)>,
 }
 
 /// A promise of the file system.
@@ -142,6 +175,56 @@ pub struct FindingPage {
     /// What happened, told to a person, in prose; may be empty. The workload, the writes, the trees
     /// and the replay line are told by the reports. Paragraphs are separated by empty lines.
     pub story: String,
+    /// A counterexample of a design, step by step. Then `ops` and `writes` are empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepLine>,
+    /// The blocks that these steps are about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocks: Vec<BlockLine>,
+}
+
+/// A step of a counterexample.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StepLine {
+    /// The operation; empty if there is nothing but the power failure.
+    pub what: String,
+    /// What the device was told, in order.
+    pub writes: Vec<Command>,
+    /// How the power failed, as the rest of "the power fails …"; empty if it did not.
+    pub crash: String,
+    /// What recovery told the device.
+    pub recovery: Vec<Command>,
+    /// What recovery made of it; empty if the power did not fail.
+    pub recovered: String,
+}
+
+/// A command to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {
+    /// A block that is there after the power failure.
+    Written(usize),
+    /// A block that is not.
+    Lost(usize),
+    /// Everything before it is durable.
+    Flush,
+}
+
+/// A block of the device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BlockLine {
+    /// Its number.
+    pub number: usize,
+    /// What it is for.
+    pub label: String,
+    /// What it held before the last step.
+    pub before: String,
+    /// What the power failure left in it.
+    pub left: String,
+    /// What recovery made of that.
+    pub after: String,
 }
 
 /// A write of the operation in flight.

@@ -1,7 +1,7 @@
 //! A run for a terminal of 80 columns, without colour: the findings as stories.
 
 use crate::compare::{Comparison, Row, compare};
-use crate::run::{FindingPage, Run};
+use crate::run::{Command, FindingPage, Run};
 use crate::words::{counted, grouped, middle_cut, spaced, wrapped};
 use crate::{verdict, visible};
 
@@ -23,6 +23,7 @@ pub fn run(run: &Run) -> String {
     about(&mut page, run);
     counts(&mut page, run);
     by_depth(&mut page, run);
+    plots(&mut page, run);
     for goal in &run.goals_missed {
         page.hanging("  never reached: ", goal);
     }
@@ -102,6 +103,7 @@ fn tell(page: &mut Page, finding: &FindingPage) {
         page.paragraph(2, paragraph);
     }
     workload(page, finding);
+    steps(page, finding);
     writes(page, finding);
     trees(page, finding);
     differences(page, finding);
@@ -135,6 +137,74 @@ fn workload(page: &mut Page, finding: &FindingPage) {
     }
     if finding.in_flight >= finding.ops.len() && !finding.cut.is_empty() {
         page.hanging("  ⚡     the power fails ", &finding.cut);
+    }
+}
+
+fn steps(page: &mut Page, finding: &FindingPage) {
+    if finding.steps.is_empty() {
+        return;
+    }
+    page.empty();
+    page.line("  what happens");
+    for (index, step) in finding.steps.iter().enumerate() {
+        let what = if step.what.is_empty() { "⚡" } else { &step.what };
+        page.hanging(&format!("  {:>3}. ", index + 1), what);
+        if !step.writes.is_empty() {
+            page.hanging("       writes ", &commands(&step.writes));
+        }
+        if !step.crash.is_empty() {
+            page.hanging("       ⚡ the power fails ", &step.crash);
+            if !step.recovery.is_empty() {
+                page.hanging("       recovery writes ", &commands(&step.recovery));
+            }
+            page.hanging("       after recovery: ", &step.recovered);
+        }
+    }
+    if !finding.blocks.is_empty() {
+        page.empty();
+        page.line("  the blocks");
+    }
+    for block in finding.blocks.iter().take(LINES_MAX) {
+        page.hanging(&format!("  {:>5}  ", block.number), &block.label);
+        page.hanging("         before     ", &block.before);
+        if block.left != block.before {
+            page.hanging("         left       ", &block.left);
+        }
+        if block.after != block.left {
+            page.hanging("         recovered  ", &block.after);
+        }
+    }
+    page.more(finding.blocks.len().saturating_sub(LINES_MAX));
+}
+
+/// The numbers of the blocks; what is lost is marked.
+fn commands(commands: &[Command]) -> String {
+    let text = |command: &Command| match command {
+        Command::Written(block) => block.to_string(),
+        Command::Lost(block) => format!("{block}✗"),
+        Command::Flush => "FLUSH".to_owned(),
+    };
+    commands.iter().map(text).collect::<Vec<_>>().join(" ")
+}
+
+fn plots(page: &mut Page, run: &Run) {
+    for plot in &run.plots {
+        page.empty();
+        page.hanging("  ", &format!("{}: {}", plot.title, plot.about));
+        let values = plot.series.iter().flat_map(|series| &series.points).map(|(_, value)| *value);
+        let max = values.max().unwrap_or(0).max(1);
+        for series in &plot.series {
+            page.line(&format!("  {} by {}", series.name, plot.x));
+            for (x, value) in &series.points {
+                let share = match plot.logarithmic {
+                    true => ((*value).max(1) as f64).log10() / (max as f64).log10().max(1e-9),
+                    false => *value as f64 / max as f64,
+                };
+                let bar = "█".repeat((share * BAR_WIDTH as f64).round() as usize);
+                let digits = grouped(max).len();
+                page.line(&format!("  {x:>4}  {:>digits$}  {bar}", grouped(*value)));
+            }
+        }
     }
 }
 

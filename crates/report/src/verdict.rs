@@ -12,6 +12,12 @@ pub(crate) fn sentence(run: &Run) -> String {
         (Kind::Crash, false) => {
             format!("{subject} broke its promises: {findings} in {}.", tried(run, ""))
         }
+        (Kind::Design, true) => {
+            format!("Nothing is wrong with {subject} in {}.", tried(run, "all "))
+        }
+        (Kind::Design, false) => {
+            format!("The design {subject} is broken: {findings} in {}.", tried(run, ""))
+        }
         (Kind::Check, true) => {
             format!("{subject} answered like the reference in {}.", tried(run, "all "))
         }
@@ -45,6 +51,7 @@ fn tried(run: &Run, all: &str) -> String {
 fn unit(run: &Run) -> Option<(u64, &'static str)> {
     let names: &[(&str, &str)] = match run.kind {
         Kind::Crash => &[("crash_images", "crash image"), ("crash_points", "crash point")],
+        Kind::Design => &[("operations", "operation")],
         Kind::Check => &[("operations", "operation"), ("transitions", "transition")],
     };
     names.iter().find_map(|(name, noun)| Some((run.count(name)?, *noun)))

@@ -1,7 +1,9 @@
 //! Names of files are chosen by the file system under test, and by whoever attacks it: nothing in
 //! them may move the cursor of a terminal or turn the direction of a line.
 
-use crate::run::{Count, FindingPage, Promise, Run, TreeLine, WriteLine};
+use crate::run::{
+    BlockLine, Count, FindingPage, Plot, Promise, Run, Series, StepLine, TreeLine, WriteLine,
+};
 
 /// The run with every invisible character written out.
 pub(crate) fn run(run: &Run) -> Run {
@@ -24,6 +26,7 @@ pub(crate) fn run(run: &Run) -> Run {
         samples: _,
         goals_missed,
         findings,
+        plots,
     } = &mut run;
     for text in [command, subject, version, geometry, program, stop] {
         show(text);
@@ -36,6 +39,10 @@ pub(crate) fn run(run: &Run) -> Run {
     }
     goals_missed.iter_mut().for_each(show);
     findings.iter_mut().for_each(show_finding);
+    for Plot { title, about, x, y, logarithmic: _, series } in plots {
+        [title, about, x, y].into_iter().for_each(show);
+        series.iter_mut().for_each(|Series { name, points: _ }| show(name));
+    }
     run
 }
 
@@ -64,6 +71,8 @@ fn show_finding(finding: &mut FindingPage) {
         replay,
         directory,
         story,
+        steps,
+        blocks,
     } = finding;
     for text in [id, class, title, cut, replay, directory] {
         show(text);
@@ -74,6 +83,12 @@ fn show_finding(finding: &mut FindingPage) {
     }
     for TreeLine { path, text } in promised.iter_mut().flatten().chain(before).chain(found) {
         [path, text].into_iter().for_each(show);
+    }
+    for StepLine { what, writes: _, crash, recovery: _, recovered } in steps {
+        [what, crash, recovered].into_iter().for_each(show);
+    }
+    for BlockLine { number: _, label, before, left, after } in blocks {
+        [label, before, left, after].into_iter().for_each(show);
     }
     // Only a story has lines.
     *story = story.split('\n').map(shown).collect::<Vec<_>>().join("\n");

@@ -165,7 +165,7 @@ fn mutants(json: bool) -> Result<()> {
 }
 
 fn designs(json: bool) -> Result<()> {
-    let designs = super::design::DESIGNS;
+    let designs = fathom_designs::catalog::DESIGNS;
     if json {
         let row = |(name, about): &(&str, &str)| json!({"name": name, "description": about});
         return print_json(&designs.iter().map(row).collect::<Vec<_>>());

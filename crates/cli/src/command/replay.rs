@@ -12,13 +12,16 @@ use serde_json::json;
 use super::Ending;
 use crate::args::ReplayArgs;
 use crate::campaign::with_subject;
-use crate::locate::{crash_finding, finding_dir, locate};
+use crate::locate::{crash_finding, design_finding, finding_dir, locate};
 use crate::subjects::Spec;
 use crate::text::{bold, print, print_json};
 
 pub(crate) fn run(args: &ReplayArgs, out: &Path, json: bool) -> Result<Ending> {
     if let Some(dir) = crash_finding(&args.what, out) {
         return super::crash::again::replay(args, &dir, json);
+    }
+    if let Some(dir) = design_finding(&args.what, out) {
+        return super::design::again::replay(args, &dir, json);
     }
     let trace = locate(&args.what, out, args.full)?;
     let name = args.subject.as_ref().unwrap_or(&trace.header.subject);

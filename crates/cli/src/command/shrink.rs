@@ -11,13 +11,16 @@ use serde_json::json;
 use super::Ending;
 use crate::args::ShrinkArgs;
 use crate::campaign::with_subject;
-use crate::locate::{crash_finding, finding_dir};
+use crate::locate::{crash_finding, design_finding, finding_dir};
 use crate::subjects::Spec;
 use crate::text::{print, print_json};
 
 pub(crate) fn run(args: &ShrinkArgs, out: &Path, json: bool) -> Result<Ending> {
     if let Some(dir) = crash_finding(&args.what, out) {
         return super::crash::again::shrink(args, &dir, out, json);
+    }
+    if let Some(dir) = design_finding(&args.what, out) {
+        return super::design::again::shrink(args, &dir, out, json);
     }
     let stored = Stored::read(&finding_dir(&args.what, out)?)?;
     let name = args.subject.as_ref().unwrap_or(&stored.recorded.subject);

@@ -1,7 +1,8 @@
 //! Classics whose state counts are known: the search is measured and tested with them.
 
 pub mod philosophers;
+mod tell;
 pub mod two_phase;
 
-pub use philosophers::Philosophers;
-pub use two_phase::TwoPhase;
+pub use philosophers::{Philosophers, SeatsError};
+pub use two_phase::{ManagersError, TwoPhase};

@@ -8,6 +8,7 @@
 //! everybody holds the left fork: the deadlock.
 
 use fathom_engine::search::System;
+use serde::{Deserialize, Serialize};
 
 /// A table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub const SEATS_MAX: u32 = 32;
 pub struct SeatsError(u32);
 
 /// One philosopher moves on: takes a fork, or puts both down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Move(pub u32);
 
 impl Philosophers {
@@ -61,6 +62,17 @@ impl Philosophers {
         let taken_from_right = if self.is_polite(fork) { left_of == 2 } else { left_of >= 1 };
         let taken_from_left = if self.is_polite(before) { right_of >= 1 } else { right_of == 2 };
         !taken_from_right && !taken_from_left
+    }
+
+    /// What a philosopher does next.
+    pub(super) fn tell_move(&self, state: u64, Move(seat): Move) -> String {
+        let (first, second) =
+            if self.is_polite(seat) { ("right", "left") } else { ("left", "right") };
+        match Self::of(state, seat) {
+            0 => format!("philosopher {seat} takes the {first} fork"),
+            1 => format!("philosopher {seat} takes the {second} fork and eats"),
+            _ => format!("philosopher {seat} puts both forks down"),
+        }
     }
 
     fn is_polite(&self, seat: u32) -> bool {

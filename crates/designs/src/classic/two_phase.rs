@@ -7,6 +7,7 @@
 //! ever, the well-known flaw of the protocol, and the search finds the deadlock.
 
 use fathom_engine::search::{Property, System};
+use serde::{Deserialize, Serialize};
 
 /// A transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +47,8 @@ pub struct State {
 }
 
 /// What can happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Action {
     /// The transaction manager hears that one is prepared.
     Hear(u32),

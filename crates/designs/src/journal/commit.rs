@@ -7,9 +7,9 @@ use super::{BLOCK_BYTES, Blocks, HOME, JOURNAL, Journal, Memory, Switch};
 
 /// First bytes of the blocks of the journal.
 const SUPERBLOCK: u8 = b'J';
-const DESCRIPTOR: u8 = b'D';
-const REVOKE: u8 = b'R';
-const COMMIT: u8 = b'C';
+pub(super) const DESCRIPTOR: u8 = b'D';
+pub(super) const REVOKE: u8 = b'R';
+pub(super) const COMMIT: u8 = b'C';
 /// Blocks of the largest transaction: bitmap, four inode blocks, six directories, and three more.
 /// When less is left, the journal is emptied.
 const TRANSACTION_MAX: usize = 14;

@@ -23,14 +23,12 @@
 mod check;
 mod commit;
 mod operation;
-
-use std::fmt;
-use std::str::FromStr;
+mod tell;
 
 use fathom_block::{Geometry, Level, Recorder};
 use fathom_core::Errno;
 
-use crate::volume::{Design, Invariant, Menu, Path, Promise, Tree};
+use crate::volume::{Design, Invariant, Menu, Path, Promise, Tree, Variant, Volume, device};
 
 /// Bytes of a block.
 const BLOCK_BYTES: usize = 16;
@@ -43,6 +41,8 @@ const INODE_BLOCKS: usize = 4;
 const DATA: usize = 16;
 /// Inodes; number 0 is the root.
 const INODES: usize = 8;
+/// Files and directories at most: what inodes are left for.
+pub const ENTRIES_MAX: usize = INODES - 1;
 /// The first data block among the home blocks.
 const FIRST_DATA: usize = 1 + INODE_BLOCKS;
 
@@ -57,31 +57,15 @@ pub enum Switch {
     NoRevoke,
 }
 
-impl Switch {
-    /// All of them.
-    pub const ALL: [Switch; 3] = [Switch::NoBarrier, Switch::NoChecksum, Switch::NoRevoke];
+impl Variant for Switch {
+    const ALL: &'static [Switch] = &[Switch::NoBarrier, Switch::NoChecksum, Switch::NoRevoke];
 
-    /// The name on the command line.
-    pub const fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Switch::NoBarrier => "no-barrier",
             Switch::NoChecksum => "no-checksum",
             Switch::NoRevoke => "no-revoke",
         }
-    }
-}
-
-impl fmt::Display for Switch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Switch {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Switch, ()> {
-        Switch::ALL.into_iter().find(|switch| switch.name() == text).ok_or(())
     }
 }
 
@@ -140,13 +124,7 @@ impl Design for Journal {
     }
 
     fn geometry(&self) -> Geometry {
-        Geometry {
-            read_bytes: BLOCK_BYTES,
-            write_bytes: BLOCK_BYTES,
-            erase_bytes: BLOCK_BYTES,
-            atomic_bytes: BLOCK_BYTES,
-            ..Geometry::disk((1 + JOURNAL + HOME) * BLOCK_BYTES)
-        }
+        device(1 + JOURNAL + HOME, BLOCK_BYTES)
     }
 
     fn promise(&self) -> Promise {
@@ -174,56 +152,50 @@ impl Design for Journal {
         self.recover(disk)
     }
 
-    fn read(&self, memory: &Memory, _: &Recorder) -> Result<Tree, Errno> {
-        memory.read()
+    fn tree(&self, on: &Volume<Memory>) -> Result<Tree, Errno> {
+        on.memory.tree()
     }
 
-    fn create(
-        &self,
-        memory: &mut Memory,
-        _: &mut Recorder,
-        path: Path,
-        is_dir: bool,
-    ) -> Result<(), Errno> {
-        memory.create(path, is_dir)
+    fn create(&self, on: &mut Volume<Memory>, path: Path) -> Result<(), Errno> {
+        on.memory.create(path, false)
+    }
+
+    fn mkdir(&self, on: &mut Volume<Memory>, path: Path) -> Result<(), Errno> {
+        on.memory.create(path, true)
     }
 
     fn write(
         &self,
-        memory: &mut Memory,
-        _: &mut Recorder,
+        on: &mut Volume<Memory>,
         path: Path,
         place: u8,
         contents: &[u8],
     ) -> Result<(), Errno> {
-        memory.extend(path, place, contents)
+        on.memory.write(path, place, contents)
     }
 
-    fn truncate(&self, memory: &mut Memory, _: &mut Recorder, path: Path) -> Result<(), Errno> {
-        memory.truncate(path)
+    fn truncate(&self, on: &mut Volume<Memory>, path: Path, blocks: u8) -> Result<(), Errno> {
+        on.memory.truncate(path, blocks)
     }
 
-    fn remove(&self, memory: &mut Memory, _: &mut Recorder, path: Path) -> Result<(), Errno> {
-        memory.remove(path)
+    fn remove(&self, on: &mut Volume<Memory>, path: Path) -> Result<(), Errno> {
+        on.memory.remove(path)
     }
 
-    fn rename(
-        &self,
-        memory: &mut Memory,
-        _: &mut Recorder,
-        from: Path,
-        to: Path,
-    ) -> Result<(), Errno> {
-        memory.rename(from, to)
+    fn rename(&self, on: &mut Volume<Memory>, from: Path, to: Path) -> Result<(), Errno> {
+        on.memory.rename(from, to)
     }
 
-    fn fsync(&self, memory: &mut Memory, disk: &mut Recorder, _: Path) -> Result<(), Errno> {
-        self.commit(memory, disk);
+    fn sync(&self, on: &mut Volume<Memory>) -> Result<(), Errno> {
+        self.commit(&mut on.memory, &mut on.disk);
         Ok(())
     }
 
-    fn sync(&self, memory: &mut Memory, disk: &mut Recorder) -> Result<(), Errno> {
-        self.commit(memory, disk);
-        Ok(())
+    fn label(&self, block: usize) -> String {
+        tell::label(block)
+    }
+
+    fn holds(&self, block: usize, bytes: &[u8]) -> String {
+        tell::holds(block, bytes)
     }
 }

@@ -6,13 +6,13 @@ use super::{BLOCK_BYTES, DATA, FIRST_DATA, HOME, INODES, Memory};
 use crate::volume::{Path, Tree};
 
 /// Kinds of inodes.
-const FREE: u8 = 0;
-const FILE: u8 = 1;
-const DIR: u8 = 2;
+pub(super) const FREE: u8 = 0;
+pub(super) const FILE: u8 = 1;
+pub(super) const DIR: u8 = 2;
 /// Blocks that an inode names.
 const BLOCKS_OF_INODE: usize = 4;
 /// First byte of a written data block.
-const WRITTEN: u8 = b'F';
+pub(super) const WRITTEN: u8 = b'F';
 /// Entries of a directory.
 const NAMES: usize = BLOCK_BYTES / 2;
 
@@ -66,9 +66,18 @@ impl Memory {
         self.dirty |= 1;
     }
 
+    /// Data blocks that are allocated, or were at the last commit.
+    fn used(&self) -> u32 {
+        u32::from(self.bitmap()) | self.freed >> FIRST_DATA
+    }
+
+    fn free_blocks(&self) -> usize {
+        DATA - self.used().count_ones() as usize
+    }
+
     /// A data block that is free, and was free at the last commit.
     fn allocate(&mut self) -> Result<u8, Errno> {
-        let used = u32::from(self.bitmap()) | self.freed >> FIRST_DATA;
+        let used = self.used();
         let free = (0..DATA).find(|data| used & (1 << data) == 0).ok_or(Errno::ENOSPC)?;
         self.set_bitmap(self.bitmap() | 1 << free);
         self.home[FIRST_DATA + free] = [0; BLOCK_BYTES];
@@ -146,6 +155,9 @@ impl Memory {
 
     pub(super) fn create(&mut self, path: Path, is_dir: bool) -> Result<(), Errno> {
         let number = (0..INODES).find(|n| self.inode(*n).is_none()).ok_or(Errno::ENOSPC)?;
+        if is_dir && self.free_blocks() == 0 {
+            return Err(Errno::ENOSPC);
+        }
         self.link(path, number)?;
         let mut inode = Inode { kind: FILE, len: 0, blocks: [0; BLOCKS_OF_INODE] };
         if is_dir {
@@ -157,13 +169,19 @@ impl Memory {
         Ok(())
     }
 
-    pub(super) fn extend(&mut self, path: Path, place: u8, contents: &[u8]) -> Result<(), Errno> {
+    /// New blocks at the end, old ones in place: ordered mode does not copy data.
+    pub(super) fn write(&mut self, path: Path, place: u8, contents: &[u8]) -> Result<(), Errno> {
         let (number, mut inode) = self.find(path)?;
+        let end = usize::from(place) + contents.len();
+        if end > BLOCKS_OF_INODE || self.free_blocks() < end.saturating_sub(inode.len.into()) {
+            return Err(Errno::ENOSPC);
+        }
         for (place, content) in (usize::from(place)..).zip(contents) {
-            let data = self.allocate()?;
-            *inode.blocks.get_mut(place).ok_or(Errno::ENOSPC)? = data;
-            inode.len += 1;
-            let block = FIRST_DATA + usize::from(data);
+            if place >= usize::from(inode.len) {
+                inode.blocks[place] = self.allocate()?;
+                inode.len += 1;
+            }
+            let block = FIRST_DATA + usize::from(inode.blocks[place]);
             (self.home[block][0], self.home[block][1]) = (WRITTEN, *content);
             self.data |= 1 << block;
         }
@@ -171,10 +189,14 @@ impl Memory {
         Ok(())
     }
 
-    pub(super) fn truncate(&mut self, path: Path) -> Result<(), Errno> {
-        let (number, inode) = self.find(path)?;
-        inode.blocks().iter().for_each(|data| self.free(*data, false));
-        self.set_inode(number, Inode { len: 0, blocks: [0; BLOCKS_OF_INODE], ..inode });
+    pub(super) fn truncate(&mut self, path: Path, blocks: u8) -> Result<(), Errno> {
+        let (number, mut inode) = self.find(path)?;
+        for place in usize::from(blocks)..usize::from(inode.len) {
+            let data = std::mem::take(&mut inode.blocks[place]);
+            self.free(data, false);
+        }
+        inode.len = inode.len.min(blocks);
+        self.set_inode(number, inode);
         Ok(())
     }
 
@@ -188,11 +210,16 @@ impl Memory {
 
     pub(super) fn rename(&mut self, from: Path, to: Path) -> Result<(), Errno> {
         let (number, _) = self.find(from)?;
-        self.unlink(from)?;
-        self.link(to, number)
+        if from.split().map(|(above, _)| above) == to.split().map(|(above, _)| above) {
+            self.unlink(from)?;
+            return self.link(to, number);
+        }
+        // Room first: an error must not have changed anything.
+        self.link(to, number)?;
+        self.unlink(from)
     }
 
-    pub(super) fn read(&self) -> Result<Tree, Errno> {
+    pub(super) fn tree(&self) -> Result<Tree, Errno> {
         let mut tree = Tree::default();
         self.read_directory(0, Path::ROOT, &mut tree)?;
         Ok(tree)

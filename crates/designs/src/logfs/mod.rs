@@ -30,13 +30,10 @@ mod layout;
 mod memory;
 mod operation;
 
-use std::fmt;
-use std::str::FromStr;
-
 use fathom_block::{Geometry, Level, Recorder};
 use fathom_core::Errno;
 
-use crate::volume::{Design, Invariant, Menu, Path, Promise, Tree};
+use crate::volume::{Design, Invariant, Menu, Path, Promise, Tree, Variant, Volume, device};
 use layout::{BLOCK_BYTES, BLOCKS};
 pub use memory::Memory;
 
@@ -53,33 +50,17 @@ pub enum Switch {
     OneLog,
 }
 
-impl Switch {
-    /// All of them.
-    pub const ALL: [Switch; 4] =
-        [Switch::ReuseEarly, Switch::Fifo, Switch::NoVersions, Switch::OneLog];
+impl Variant for Switch {
+    const ALL: &'static [Switch] =
+        &[Switch::ReuseEarly, Switch::Fifo, Switch::NoVersions, Switch::OneLog];
 
-    /// The name on the command line.
-    pub const fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Switch::ReuseEarly => "reuse-early",
             Switch::Fifo => "fifo",
             Switch::NoVersions => "no-versions",
             Switch::OneLog => "one-log",
         }
-    }
-}
-
-impl fmt::Display for Switch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Switch {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Switch, ()> {
-        Switch::ALL.into_iter().find(|switch| switch.name() == text).ok_or(())
     }
 }
 
@@ -113,13 +94,7 @@ impl Design for Logfs {
     }
 
     fn geometry(&self) -> Geometry {
-        Geometry {
-            read_bytes: BLOCK_BYTES,
-            write_bytes: BLOCK_BYTES,
-            erase_bytes: BLOCK_BYTES,
-            atomic_bytes: BLOCK_BYTES,
-            ..Geometry::disk(BLOCKS * BLOCK_BYTES)
-        }
+        device(BLOCKS, BLOCK_BYTES)
     }
 
     fn promise(&self) -> Promise {
@@ -146,67 +121,60 @@ impl Design for Logfs {
         self.load(disk)
     }
 
-    fn read(&self, memory: &Memory, disk: &Recorder) -> Result<Tree, Errno> {
-        operation::read(memory, disk)
+    fn tree(&self, on: &Volume<Memory>) -> Result<Tree, Errno> {
+        operation::read(&on.memory, &on.disk)
     }
 
-    fn create(
-        &self,
-        memory: &mut Memory,
-        disk: &mut Recorder,
-        path: Path,
-        is_dir: bool,
-    ) -> Result<(), Errno> {
-        self.make_room(memory, disk)?;
-        self.create_node(memory, disk, path, is_dir)
+    fn create(&self, on: &mut Volume<Memory>, path: Path) -> Result<(), Errno> {
+        self.make_room(&mut on.memory, &mut on.disk)?;
+        self.create_node(&mut on.memory, &mut on.disk, path, false)
+    }
+
+    fn mkdir(&self, on: &mut Volume<Memory>, path: Path) -> Result<(), Errno> {
+        self.make_room(&mut on.memory, &mut on.disk)?;
+        self.create_node(&mut on.memory, &mut on.disk, path, true)
     }
 
     fn write(
         &self,
-        memory: &mut Memory,
-        disk: &mut Recorder,
+        on: &mut Volume<Memory>,
         path: Path,
         place: u8,
         contents: &[u8],
     ) -> Result<(), Errno> {
-        self.make_room(memory, disk)?;
-        self.write_file(memory, disk, path, place, contents)
+        self.make_room(&mut on.memory, &mut on.disk)?;
+        self.write_file(&mut on.memory, &mut on.disk, path, place, contents)
     }
 
-    fn truncate(&self, memory: &mut Memory, disk: &mut Recorder, path: Path) -> Result<(), Errno> {
-        let nid = operation::find(memory, disk, path)?;
-        self.empty(memory, nid);
+    fn truncate(&self, on: &mut Volume<Memory>, path: Path, blocks: u8) -> Result<(), Errno> {
+        let nid = operation::find(&on.memory, &on.disk, path)?;
+        self.cut(&mut on.memory, nid, blocks);
         Ok(())
     }
 
-    fn remove(&self, memory: &mut Memory, disk: &mut Recorder, path: Path) -> Result<(), Errno> {
-        self.make_room(memory, disk)?;
-        self.remove_node(memory, disk, path)
+    fn remove(&self, on: &mut Volume<Memory>, path: Path) -> Result<(), Errno> {
+        self.make_room(&mut on.memory, &mut on.disk)?;
+        self.remove_node(&mut on.memory, &mut on.disk, path)
     }
 
-    fn rename(
-        &self,
-        memory: &mut Memory,
-        disk: &mut Recorder,
-        from: Path,
-        to: Path,
-    ) -> Result<(), Errno> {
+    fn rename(&self, on: &mut Volume<Memory>, from: Path, to: Path) -> Result<(), Errno> {
+        let Volume { disk, memory } = on;
         self.make_room(memory, disk)?;
         let nid = operation::find(memory, disk, from)?;
         self.unlink(memory, disk, from)?;
         self.link(memory, disk, to, nid)
     }
 
-    fn fsync(&self, memory: &mut Memory, disk: &mut Recorder, path: Path) -> Result<(), Errno> {
-        self.make_room(memory, disk)?;
-        let nid = operation::find(memory, disk, path)?;
-        self.fsync_node(memory, disk, nid);
+    fn fsync(&self, on: &mut Volume<Memory>, path: Path) -> Result<(), Errno> {
+        self.make_room(&mut on.memory, &mut on.disk)?;
+        let nid = operation::find(&on.memory, &on.disk, path)?;
+        self.fsync_node(&mut on.memory, &mut on.disk, nid);
         Ok(())
     }
 
-    fn sync(&self, memory: &mut Memory, disk: &mut Recorder) -> Result<(), Errno> {
-        self.make_room(memory, disk)?;
-        self.checkpoint(memory, disk);
+    fn sync(&self, on: &mut Volume<Memory>) -> Result<(), Errno> {
+        self.make_room(&mut on.memory, &mut on.disk)?;
+        self.checkpoint(&mut on.memory, &mut on.disk);
         Ok(())
     }
 }

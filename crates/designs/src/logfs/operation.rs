@@ -152,6 +152,24 @@ impl Logfs {
         }
     }
 
+    /// Frees the blocks of a file from a place on, and its index node if that has none left.
+    pub(super) fn cut(&self, memory: &mut Memory, nid: u8, blocks: u8) {
+        if blocks == 0 {
+            return self.empty(memory, nid);
+        }
+        for place in usize::from(blocks)..usize::from(memory.node(nid).len) {
+            let (node, slot) = slot(memory, nid, place);
+            let old = std::mem::replace(&mut memory.change(node).blocks[slot], NONE);
+            self.invalidate(memory, old);
+        }
+        let node = memory.change(nid);
+        node.len = node.len.min(blocks);
+        if usize::from(blocks) <= FOUR && node.child != 0 {
+            let child = std::mem::take(&mut node.child);
+            self.free_node(memory, child);
+        }
+    }
+
     pub(super) fn remove_node(
         &self,
         memory: &mut Memory,

@@ -133,10 +133,11 @@ impl Layout {
     /// If it does not fit on 16 blocks, or if nothing could be done with it.
     pub fn new(kind: Kind, files: usize, data_blocks: usize) -> Result<Layout, GeometryError> {
         let layout = Layout { kind, files, data_blocks };
+        let article = if kind == Kind::Index { "an" } else { "a" };
         let why = if !(1..=super::FILES_MAX).contains(&files) {
-            format!("a {kind}-type design has 1 to {} files", super::FILES_MAX)
+            format!("{article} {kind}-type design has 1 to {} files", super::FILES_MAX)
         } else if !(1..=DATA_BLOCKS_DEFAULT).contains(&data_blocks) {
-            format!("a {kind}-type design has 1 to {DATA_BLOCKS_DEFAULT} data blocks")
+            format!("{article} {kind}-type design has 1 to {DATA_BLOCKS_DEFAULT} data blocks")
         } else {
             return Ok(layout);
         };

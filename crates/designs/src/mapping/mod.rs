@@ -28,8 +28,11 @@ mod operation;
 mod symmetry;
 mod tell;
 
+use std::fmt;
+
 use fathom_core::Digest;
 use fathom_engine::search::{Property, System};
+use serde::{Deserialize, Serialize};
 
 pub use check::{Fault, Faults};
 pub use layout::{Disk, GeometryError, Kind, Layout};
@@ -37,12 +40,22 @@ pub use operation::Operation;
 use operation::Thread;
 
 /// In which order an operation writes what it changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Order {
     /// By place.
     Naive,
     /// What is pointed to before what points to it.
     Safe,
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Order::Naive => "naive",
+            Order::Safe => "safe",
+        })
+    }
 }
 
 /// Files at most: what the fixed place of inodes in a state allows.
@@ -100,7 +113,8 @@ impl State {
 }
 
 /// What can happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Action {
     /// A thread begins an operation, with its first step.
     Begin {

@@ -1,10 +1,13 @@
 //! The operations, step by step. A step makes at most one write.
 
 use super::layout::{Kind, NONE};
+use serde::{Deserialize, Serialize};
+
 use super::{ABSENT, Layout, Mapping, Order, State};
 
 /// What a thread does to a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Operation {
     /// Makes it, with one block allocated and none written.
     Create,

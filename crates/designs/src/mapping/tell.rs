@@ -1,52 +1,94 @@
 //! A path as people read it: who did what, which block was written, what the device holds.
 
-use std::fmt::Write as _;
+use fathom_engine::search::Trace;
 
 use super::check::Fault;
 use super::layout::{Kind, NONE};
 use super::{Action, Disk, Layout, Mapping, State};
+use crate::story::{Block, Step, Story, Told, Write};
+
+impl Told for Mapping {
+    fn story(&self, trace: &Trace<Mapping>, property: &str) -> Story {
+        let mut story = Story::default();
+        let (mut earlier, mut before) = (&trace.start, &trace.start);
+        for (action, after) in &trace.steps {
+            if *action == Action::Crash && self.cache {
+                lose_since_flush(&mut story.steps);
+            }
+            story.steps.push(self.tell_step(before, action, after));
+            (earlier, before) = (before, after);
+        }
+        let broken: Vec<&str> = Fault::ALL
+            .into_iter()
+            .filter(|fault| trace.end().faults.has(*fault))
+            .map(Fault::name)
+            .collect();
+        story.what = match trace.steps.last() {
+            Some((Action::Crash, _)) => format!("broken: {}", broken.join(", ")),
+            _ => format!("broken without any power failure: {property}"),
+        };
+        let crashed = matches!(trace.steps.last(), Some((Action::Crash, _)));
+        let left = if crashed { &earlier.media } else { &trace.end().cache };
+        let disks = [&earlier.cache, left, if crashed { &trace.end().media } else { left }];
+        story.blocks = self.blocks(disks, &story.steps);
+        story
+    }
+
+    fn is_critical(&self, property: &str) -> bool {
+        !Fault::ALL.iter().any(|fault| fault.name() == property && !fault.is_critical())
+    }
+}
+
+/// A power failure undoes everything since the last FLUSH.
+fn lose_since_flush(steps: &mut [Step]) {
+    let writes = steps.iter_mut().rev().flat_map(|step| step.writes.iter_mut().rev());
+    for write in writes {
+        match write {
+            Write::Block { arrived, .. } => *arrived = false,
+            Write::Flush => return,
+        }
+    }
+}
 
 impl Mapping {
-    /// One line for a step.
-    pub fn tell_step(&self, before: &State, action: &Action, after: &State) -> String {
-        let mut line = match *action {
+    fn tell_step(&self, before: &State, action: &Action, after: &State) -> Step {
+        let mut step = Step::default();
+        let (thread, mut what) = match *action {
             Action::Begin { thread, operation, file } => {
-                format!("thread {thread}: {operation:?} file {file}: ").to_lowercase()
+                (thread, format!("thread {thread}: {operation:?} file {file}").to_lowercase())
             }
-            Action::Continue { thread } => format!("thread {thread}: "),
+            Action::Continue { thread } => (thread, format!("thread {thread}")),
             Action::Crash => return self.tell_crash(after),
         };
         let written = (0..self.layout.blocks())
             .find(|block| before.cache.block(*block) != after.cache.block(*block));
         match written {
             Some(block) => {
-                let _ = write!(line, "writes block {block}, {}", self.place(block));
+                what.push_str(&format!(", {}", self.place(block)));
+                step.writes.push(Write::Block { block, arrived: true });
             }
-            None if self.finished(action, after) => {
-                line.push_str(if self.cache { "FLUSH, returns" } else { "returns" });
+            None if after.threads[thread].is_idle() => {
+                what.push_str(" returns");
+                step.writes.extend(self.cache.then_some(Write::Flush));
             }
-            None if before.memory != after.memory => line.push_str("changes the tables in memory"),
-            None => line.push_str("writes a block as it was"),
+            None if before.memory != after.memory => what.push_str(" changes the tables in memory"),
+            None => what.push_str(" writes a block as it was"),
         }
-        line
+        Step { what, ..step }
     }
 
-    fn finished(&self, action: &Action, after: &State) -> bool {
-        match action {
-            Action::Begin { thread, .. } | Action::Continue { thread } => {
-                after.threads[*thread].is_idle()
-            }
-            Action::Crash => false,
-        }
-    }
-
-    fn tell_crash(&self, after: &State) -> String {
+    fn tell_crash(&self, after: &State) -> Step {
         let found: Vec<&str> =
             Fault::ALL.into_iter().filter(|fault| after.faults.has(*fault)).map(found).collect();
-        match found.is_empty() {
-            true => "POWER FAILURE; the checker is content, mount".to_owned(),
-            false => format!("POWER FAILURE; the checker finds {}", found.join(" and ")),
-        }
+        let recovered = match found.is_empty() {
+            true => "the checker is content".to_owned(),
+            false => format!("the checker finds {}", found.join(" and ")),
+        };
+        let crash = match self.cache {
+            true => "what was written since the last FLUSH is lost",
+            false => "between two writes",
+        };
+        Step { crash: Some(crash.to_owned()), recovered, ..Step::default() }
     }
 
     /// What a block is for.
@@ -64,48 +106,79 @@ impl Mapping {
         }
     }
 
-    /// The device as a drawing: every file with its blocks, then every block that is in use.
-    pub fn draw(&self, disk: &Disk) -> String {
+    /// The blocks that were written, or that a table mentions in the end.
+    fn blocks(&self, disks: [&Disk; 3], steps: &[Step]) -> Vec<Block> {
         let layout = &self.layout;
-        let mut out = String::new();
-        for file in (0..layout.files()).filter(|file| layout.exists(disk, *file)) {
-            let extent = layout.extent(disk, file);
-            let chain: Vec<String> =
-                extent.blocks().iter().map(|data| format!("[{data}]")).collect();
-            let arrow = if layout.kind() == Kind::Link { " -> " } else { " " };
-            let _ = write!(
-                out,
-                "  file {file}, {} blocks: {}",
-                layout.len(disk, file),
-                chain.join(arrow)
-            );
-            if extent.indirect != NONE {
-                let _ = write!(out, ", indirect [{}]", extent.indirect);
-            }
-            out.push('\n');
+        let is_written = |number: usize| {
+            let writes = steps.iter().flat_map(|step| &step.writes);
+            writes
+                .into_iter()
+                .any(|write| matches!(write, Write::Block { block, .. } if *block == number))
+        };
+        let is_mentioned = |number: usize| {
+            let mentioned = layout.allocated(disks[2]) | layout.referenced(disks[2]);
+            layout.as_data(number).is_some_and(|data| mentioned & (1 << data) != 0)
+        };
+        let block = |number: usize| {
+            let [before, left, after] = disks.map(|disk| self.holds(disk, number));
+            Block { number, label: self.place(number), before, left, after }
+        };
+        let involved = |number: &usize| is_written(*number) || is_mentioned(*number);
+        (0..layout.blocks()).filter(involved).map(block).collect()
+    }
+
+    /// What a block holds.
+    fn holds(&self, disk: &Disk, block: usize) -> String {
+        let layout = &self.layout;
+        if let Some(data) = layout.as_data(block) {
+            return self.data(disk, data);
         }
-        for data in 0..layout.data_blocks() as u8 {
-            let owners: Vec<String> = (0..layout.files())
-                .filter(|file| layout.extent(disk, *file).mask() & (1 << data) != 0)
-                .map(|file| format!("file {file}"))
-                .collect();
-            let allocated = layout.is_allocated(disk, data);
-            if !allocated && owners.is_empty() {
-                continue;
-            }
-            let state = if allocated { "allocated" } else { "FREE" };
-            let owner = if owners.is_empty() {
-                "of no file".to_owned()
-            } else {
-                "of ".to_owned() + &owners.join(" AND of ")
-            };
-            let holds = match Layout::content_of(disk.block(layout.data_block(data))) {
-                Some((file, place)) => format!("block {place} of file {file}"),
-                None => "nothing written".to_owned(),
-            };
-            let _ = writeln!(out, "  [{data}] {state}, {owner}, holds {holds}");
+        let here = |file: &usize| layout.inode_block(*file) == block;
+        let files = (0..layout.files()).filter(here);
+        let files: Vec<String> = files.map(|file| self.file(disk, file)).collect();
+        if !files.is_empty() {
+            return files.join("; ");
         }
-        out
+        let here = |data: &u8| layout.allocation_block(*data) == block;
+        let used = (0..layout.data_blocks() as u8).filter(here);
+        let used = used.filter(|data| layout.is_allocated(disk, *data));
+        let used: Vec<String> = used.map(|data| data.to_string()).collect();
+        if used.is_empty() { "all free".to_owned() } else { format!("in use: {}", used.join(" ")) }
+    }
+
+    fn file(&self, disk: &Disk, file: usize) -> String {
+        let layout = &self.layout;
+        if !layout.exists(disk, file) {
+            return format!("no file {file}");
+        }
+        let extent = layout.extent(disk, file);
+        let chain: Vec<String> = extent.blocks().iter().map(|data| format!("[{data}]")).collect();
+        let arrow = if layout.kind() == Kind::Link { " -> " } else { " " };
+        let mut text =
+            format!("file {file}, {} blocks: {}", layout.len(disk, file), chain.join(arrow));
+        if extent.indirect != NONE {
+            text.push_str(&format!(", indirect [{}]", extent.indirect));
+        }
+        text
+    }
+
+    fn data(&self, disk: &Disk, data: u8) -> String {
+        let layout = &self.layout;
+        let owners: Vec<String> = (0..layout.files())
+            .filter(|file| layout.extent(disk, *file).mask() & (1 << data) != 0)
+            .map(|file| format!("file {file}"))
+            .collect();
+        let allocated = layout.is_allocated(disk, data);
+        let state = if allocated { "allocated" } else { "FREE" };
+        let owner = match owners.is_empty() {
+            true => "of no file".to_owned(),
+            false => "of ".to_owned() + &owners.join(" AND of "),
+        };
+        let holds = match Layout::content_of(disk.block(layout.data_block(data))) {
+            Some((file, place)) => format!("block {place} of file {file}"),
+            None => "nothing written".to_owned(),
+        };
+        format!("{state}, {owner}, holds {holds}")
     }
 }
 

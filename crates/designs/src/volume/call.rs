@@ -2,10 +2,13 @@
 
 use std::fmt;
 
-use super::shadow::{FILE_BLOCKS_MAX, Path, Tree};
+use serde::{Deserialize, Serialize};
+
+use super::shadow::{Entry, FILE_BLOCKS_MAX, Path, Tree};
 
 /// One operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Call {
     /// Makes an empty file.
     Create(Path),
@@ -55,6 +58,44 @@ impl Call {
             Call::Fsync(_) => b'f',
             Call::Sync => b's',
             Call::Remount => b'u',
+        }
+    }
+
+    /// Whether it can be done to a tree at all, with whatever names.
+    pub(super) fn makes_sense(&self, tree: &Tree) -> bool {
+        let is_dir = |path: Path| path == Path::ROOT || tree.get(path).is_some_and(Entry::is_dir);
+        let is_file = |path: Path| tree.get(path).is_some_and(|entry| !entry.is_dir());
+        let is_new = |path: Path| {
+            tree.get(path).is_none() && path.split().is_some_and(|(above, _)| is_dir(above))
+        };
+        match *self {
+            Call::Create(path) | Call::Mkdir(path) => tree.has_room() && is_new(path),
+            Call::Write { path, place, blocks } => {
+                let len = tree.get(path).and_then(|entry| entry.len);
+                let end = usize::from(place) + usize::from(blocks);
+                len.is_some_and(|len| place <= len) && end <= FILE_BLOCKS_MAX
+            }
+            Call::Truncate(path) | Call::Remove(path) | Call::Fsync(path) => is_file(path),
+            Call::Rmdir(path) => {
+                tree.get(path).is_some_and(Entry::is_dir) && tree.children(path).next().is_none()
+            }
+            Call::Move { from, to } => {
+                let mut moved = tree.entries().iter().map(|entry| entry.path.moved(&from, &to));
+                let fits = moved.all(|path| path.is_some());
+                tree.get(from).is_some() && is_new(to) && !to.is_below(&from) && fits
+            }
+            Call::Sync | Call::Remount => true,
+        }
+    }
+
+    /// The same with less.
+    pub(super) fn simpler(&self) -> Vec<Call> {
+        match *self {
+            Call::Write { path, place, blocks } => {
+                (1..blocks).map(|blocks| Call::Write { path, place, blocks }).collect()
+            }
+            Call::Remount => vec![Call::Sync],
+            _ => Vec::new(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a designer implements.
 
-use fathom_block::{Geometry, Level, Recorder};
+use fathom_block::{Geometry, Image, Level, Recorder};
 use fathom_core::Errno;
 
 use super::call::Menu;
@@ -25,9 +25,19 @@ pub struct Promise {
     pub fsync_is_sync: bool,
 }
 
-/// An on-disk design: a value that knows how to make, mount and use volumes. What a mounted volume
-/// holds in memory is its [`Memory`](Design::Memory), which is cloned with every state: no pointers,
-/// no sharing. The device records every write.
+/// A mounted volume: a block image with the log of its changes, and what the design holds in memory.
+/// It is cloned with every state.
+#[derive(Clone, Debug)]
+pub struct Volume<M> {
+    /// The device; it records every write.
+    pub disk: Recorder,
+    /// What a power failure forgets.
+    pub memory: M,
+}
+
+/// An on-disk design: a value that knows how to make, mount and use volumes. The interface is that of
+/// MC³ (its table 5.1): POSIX without descriptors, offsets are explicit and count blocks. What a
+/// mounted volume holds in memory is its [`Memory`](Design::Memory): no pointers, no sharing.
 ///
 /// Paths come from a workload that makes sense: what is created does not exist, what is removed does,
 /// a directory that is removed is empty. A call that finds no room answers `ENOSPC` and must have
@@ -39,7 +49,7 @@ pub trait Design: Sync + Sized + 'static {
     /// The name on the command line.
     fn name(&self) -> &'static str;
 
-    /// The shape of the device.
+    /// The shape of the device; `write_bytes` is its block.
     fn geometry(&self) -> Geometry;
 
     /// What it promises.
@@ -64,89 +74,169 @@ pub trait Design: Sync + Sized + 'static {
     ///
     /// # Errors
     /// As [`sync`](Design::sync).
-    fn unmount(&self, memory: &mut Self::Memory, disk: &mut Recorder) -> Result<(), Errno> {
-        self.sync(memory, disk)
+    fn unmount(&self, on: &mut Volume<Self::Memory>) -> Result<(), Errno> {
+        self.sync(on)
     }
 
-    /// Reads everything.
+    /// Forgets what is in memory, as a power failure does, and mounts what a device then holds.
+    ///
+    /// # Errors
+    /// As [`mount`](Design::mount).
+    fn reset(&self, left: &Image) -> Result<Volume<Self::Memory>, Errno> {
+        let mut disk = Recorder::new(left.clone(), self.geometry()).map_err(|_| Errno::ENXIO)?;
+        let memory = self.mount(&mut disk)?;
+        Ok(Volume { disk, memory })
+    }
+
+    /// Checks what [`mount`](Design::mount) has made of a volume; a design whose recovery is an
+    /// offline checker repairs there. By default all invariants, and that everything can be read.
+    ///
+    /// # Errors
+    /// Each complaint: the property and what is wrong.
+    fn fsck(&self, on: &Volume<Self::Memory>) -> Result<(), Vec<(&'static str, String)>> {
+        let check = |invariant: &Invariant<Self>| {
+            let found = (invariant.check)(self, &on.memory, &on.disk);
+            found.err().map(|what| (invariant.name, what))
+        };
+        let mut complaints: Vec<_> = self.invariants().iter().filter_map(check).collect();
+        if let Err(error) = self.tree(on) {
+            complaints.push(("everything can be read", error.to_string()));
+        }
+        if complaints.is_empty() { Ok(()) } else { Err(complaints) }
+    }
+
+    /// Everything that is visible: the names of all directories, the contents of all files.
     ///
     /// # Errors
     /// If something cannot be read.
-    fn read(&self, memory: &Self::Memory, disk: &Recorder) -> Result<Tree, Errno>;
+    fn tree(&self, on: &Volume<Self::Memory>) -> Result<Tree, Errno>;
 
-    /// Makes a file, or a directory.
+    /// Makes an empty file.
     ///
     /// # Errors
     /// `ENOSPC` if there is no room.
-    fn create(
-        &self,
-        memory: &mut Self::Memory,
-        disk: &mut Recorder,
-        path: Path,
-        is_dir: bool,
-    ) -> Result<(), Errno>;
+    fn create(&self, on: &mut Volume<Self::Memory>, path: Path) -> Result<(), Errno>;
 
-    /// Writes consecutive blocks of a file.
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// `ENOSPC` if there is no room.
+    fn mkdir(&self, on: &mut Volume<Self::Memory>, path: Path) -> Result<(), Errno>;
+
+    /// Looks a file up: how many blocks it has.
+    ///
+    /// # Errors
+    /// `ENOENT` if it is not there, `EISDIR` if it is a directory.
+    fn open(&self, on: &Volume<Self::Memory>, path: Path) -> Result<usize, Errno> {
+        let tree = self.tree(on)?;
+        let len = tree.get(path).ok_or(Errno::ENOENT)?.len;
+        len.map(usize::from).ok_or(Errno::EISDIR)
+    }
+
+    /// Reads blocks of a file, as many as there are.
+    ///
+    /// # Errors
+    /// As [`open`](Design::open), or if the blocks cannot be read.
+    fn read(
+        &self,
+        on: &Volume<Self::Memory>,
+        path: Path,
+        place: u8,
+        blocks: u8,
+    ) -> Result<Vec<u8>, Errno> {
+        let len = self.open(on, path)?;
+        let (from, to) = (usize::from(place).min(len), usize::from(place + blocks).min(len));
+        Ok(self.tree(on)?.get(path).ok_or(Errno::ENOENT)?.blocks[from..to].to_vec())
+    }
+
+    /// Writes consecutive blocks of a file, the first at `place`, which is at most its length.
     ///
     /// # Errors
     /// `ENOSPC` if there is no room.
     fn write(
         &self,
-        memory: &mut Self::Memory,
-        disk: &mut Recorder,
+        on: &mut Volume<Self::Memory>,
         path: Path,
         place: u8,
         contents: &[u8],
     ) -> Result<(), Errno>;
 
-    /// Cuts a file to length 0.
+    /// Cuts a file to at most so many blocks.
     ///
     /// # Errors
     /// `ENOSPC` if there is no room for the change itself.
-    fn truncate(
-        &self,
-        memory: &mut Self::Memory,
-        disk: &mut Recorder,
-        path: Path,
-    ) -> Result<(), Errno>;
+    fn truncate(&self, on: &mut Volume<Self::Memory>, path: Path, blocks: u8) -> Result<(), Errno>;
 
-    /// Removes a file or an empty directory.
+    /// Removes a file.
     ///
     /// # Errors
     /// `ENOSPC` if there is no room for the change itself.
-    fn remove(
-        &self,
-        memory: &mut Self::Memory,
-        disk: &mut Recorder,
-        path: Path,
-    ) -> Result<(), Errno>;
+    fn remove(&self, on: &mut Volume<Self::Memory>, path: Path) -> Result<(), Errno>;
 
-    /// Renames.
+    /// Removes an empty directory: by default, as a file.
+    ///
+    /// # Errors
+    /// As [`remove`](Design::remove).
+    fn rmdir(&self, on: &mut Volume<Self::Memory>, path: Path) -> Result<(), Errno> {
+        self.remove(on, path)
+    }
+
+    /// Moves or renames; the new name does not exist.
     ///
     /// # Errors
     /// `ENOSPC` if there is no room for the change itself.
-    fn rename(
-        &self,
-        memory: &mut Self::Memory,
-        disk: &mut Recorder,
-        from: Path,
-        to: Path,
-    ) -> Result<(), Errno>;
+    fn rename(&self, on: &mut Volume<Self::Memory>, from: Path, to: Path) -> Result<(), Errno>;
 
-    /// Makes a file durable.
+    /// Makes a file durable: by default, everything.
     ///
     /// # Errors
     /// `ENOSPC` if there is no room for that.
-    fn fsync(
-        &self,
-        memory: &mut Self::Memory,
-        disk: &mut Recorder,
-        path: Path,
-    ) -> Result<(), Errno>;
+    fn fsync(&self, on: &mut Volume<Self::Memory>, _path: Path) -> Result<(), Errno> {
+        self.sync(on)
+    }
 
     /// Makes everything durable.
     ///
     /// # Errors
     /// `ENOSPC` if there is no room for that.
-    fn sync(&self, memory: &mut Self::Memory, disk: &mut Recorder) -> Result<(), Errno>;
+    fn sync(&self, on: &mut Volume<Self::Memory>) -> Result<(), Errno>;
+
+    /// What a block of the device is for, in a word or two: drawings and stories use it.
+    fn label(&self, block: usize) -> String {
+        format!("block {block}")
+    }
+
+    /// What a block holds, in a few words: by default its bytes up to the last that is not 0.
+    fn holds(&self, _block: usize, bytes: &[u8]) -> String {
+        let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        if end == 0 {
+            return "zeros".to_owned();
+        }
+        bytes[..end].iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// A device of so many small blocks, each of which is written whole or not at all.
+pub fn device(blocks: usize, block_bytes: usize) -> Geometry {
+    Geometry {
+        read_bytes: block_bytes,
+        write_bytes: block_bytes,
+        erase_bytes: block_bytes,
+        atomic_bytes: block_bytes,
+        ..Geometry::disk(blocks * block_bytes)
+    }
+}
+
+/// A precaution that a design can leave out, or a variant of it, by the name on the command line.
+pub trait Variant: Copy + Eq + 'static {
+    /// All of them.
+    const ALL: &'static [Self];
+
+    /// The name on the command line.
+    fn name(self) -> &'static str;
+
+    /// The one of that name.
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|switch| switch.name() == name)
+    }
 }

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fathom_block::{Bounds, CrashPoint, Geometry, GeometryError, Image, Level, Recorder, Window};
 use fathom_core::{Digest, Errno};
 use fathom_engine::search::{Property, System};
+use serde::{Deserialize, Serialize};
 
 use super::call::{Call, calls};
-use super::design::Design;
+use super::design::{Design, Volume};
 use super::encode;
 use super::shadow::Tree;
 
@@ -74,11 +75,10 @@ pub struct Explorer<D> {
 /// A mounted volume, and what it should be.
 #[derive(Clone, Debug)]
 pub struct State<M> {
-    /// The device: what a read answers, and the events since the last flush.
-    disk: Recorder,
+    /// Its device has the events since the last flush.
+    volume: Volume<M>,
     /// What the last flush made durable.
     base: Image,
-    memory: M,
     /// What is visible.
     tree: Tree,
     /// What may be there after a power failure: from what is durable to what is visible.
@@ -94,7 +94,8 @@ pub struct State<M> {
 }
 
 /// What can happen.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Action {
     /// An operation; every power failure during it is judged.
     Call(Call),
@@ -118,7 +119,22 @@ impl<M> State<M> {
 
     /// The device.
     pub fn disk(&self) -> &Recorder {
-        &self.disk
+        &self.volume.disk
+    }
+
+    /// The volume.
+    pub fn volume(&self) -> &Volume<M> {
+        &self.volume
+    }
+
+    /// What the last flush made durable.
+    pub(super) fn base(&self) -> &Image {
+        &self.base
+    }
+
+    /// Whether nothing is wrong so far: what comes after a violation proves nothing.
+    pub(super) fn is_sound(&self) -> bool {
+        self.faults == 0
     }
 }
 
@@ -139,14 +155,15 @@ impl<D: Design> Explorer<D> {
         let level = design.promise().level;
         let explorer =
             Explorer { design, limits, geometry, level, blank, recoveries: AtomicU64::new(0) };
-        let mut disk = explorer.device(&explorer.blank);
+        let mut disk = explorer.device_with(&explorer.blank);
         let memory =
             explorer.design.mount(&mut disk).map_err(|error| ExplorerError::Mount(name, error))?;
-        for invariant in explorer.design.invariants() {
-            (invariant.check)(&explorer.design, &memory, &disk)
-                .map_err(|what| ExplorerError::Blank(name, invariant.name, what))?;
+        let volume = Volume { disk, memory };
+        if let Err(complaints) = explorer.design.fsck(&volume) {
+            let (property, what) = complaints.into_iter().next().expect("it complains");
+            return Err(ExplorerError::Blank(name, property, what));
         }
-        match explorer.design.read(&memory, &disk) {
+        match explorer.design.tree(&volume) {
             Ok(tree) if tree == Tree::default() => Ok(explorer),
             other => Err(ExplorerError::Blank(name, "an empty tree", format!("{other:?}"))),
         }
@@ -162,7 +179,7 @@ impl<D: Design> Explorer<D> {
         self.recoveries.load(Ordering::Relaxed)
     }
 
-    fn device(&self, image: &Image) -> Recorder {
+    pub(super) fn device_with(&self, image: &Image) -> Recorder {
         Recorder::new(image.clone(), self.geometry).expect("its own image")
     }
 
@@ -173,20 +190,21 @@ impl<D: Design> Explorer<D> {
         call: &Call,
     ) -> Option<State<D::Memory>> {
         let mut next = state.clone();
-        let (design, memory, disk) = (&self.design, &mut next.memory, &mut next.disk);
+        let (design, on) = (&self.design, &mut next.volume);
         let answer = match *call {
-            Call::Create(path) => design.create(memory, disk, path, false),
-            Call::Mkdir(path) => design.create(memory, disk, path, true),
+            Call::Create(path) => design.create(on, path),
+            Call::Mkdir(path) => design.mkdir(on, path),
             Call::Write { path, place, blocks } => {
                 let contents: [u8; 8] = std::array::from_fn(|i| state.fresh.wrapping_add(i as u8));
-                design.write(memory, disk, path, place, &contents[..usize::from(blocks)])
+                design.write(on, path, place, &contents[..usize::from(blocks)])
             }
-            Call::Truncate(path) => design.truncate(memory, disk, path),
-            Call::Remove(path) | Call::Rmdir(path) => design.remove(memory, disk, path),
-            Call::Move { from, to } => design.rename(memory, disk, from, to),
-            Call::Fsync(path) => design.fsync(memory, disk, path),
-            Call::Sync => design.sync(memory, disk),
-            Call::Remount => self.remount(memory, disk),
+            Call::Truncate(path) => design.truncate(on, path, 0),
+            Call::Remove(path) => design.remove(on, path),
+            Call::Rmdir(path) => design.rmdir(on, path),
+            Call::Move { from, to } => design.rename(on, from, to),
+            Call::Fsync(path) => design.fsync(on, path),
+            Call::Sync => design.sync(on),
+            Call::Remount => self.remount(on),
         };
         match answer {
             Err(Errno::ENOSPC) => return None,
@@ -196,9 +214,9 @@ impl<D: Design> Explorer<D> {
         Some(next)
     }
 
-    fn remount(&self, memory: &mut D::Memory, disk: &mut Recorder) -> Result<(), Errno> {
-        self.design.unmount(memory, disk)?;
-        *memory = self.design.mount(disk)?;
+    fn remount(&self, on: &mut Volume<D::Memory>) -> Result<(), Errno> {
+        self.design.unmount(on)?;
+        on.memory = self.design.mount(&mut on.disk)?;
         Ok(())
     }
 
@@ -213,11 +231,11 @@ impl<D: Design> Explorer<D> {
             Call::Write { blocks, .. } => next.fresh += blocks,
             _ => {}
         }
-        if self.design.read(&next.memory, &next.disk) != Ok(next.tree) {
+        if self.design.tree(&next.volume) != Ok(next.tree) {
             next.faults |= 1 << ANSWERS;
         }
         for (index, invariant) in self.design.invariants().iter().enumerate() {
-            if (invariant.check)(&self.design, &next.memory, &next.disk).is_err() {
+            if (invariant.check)(&self.design, &next.volume.memory, &next.volume.disk).is_err() {
                 next.faults |= 1 << (INVARIANTS + index);
             }
         }
@@ -252,13 +270,13 @@ impl<D: Design> Explorer<D> {
         before: &State<D::Memory>,
         after: &State<D::Memory>,
     ) -> Option<Violation> {
-        let (from, to) = (before.disk.position(), after.disk.position());
+        let (from, to) = (before.volume.disk.position(), after.volume.disk.position());
         let promised_more = after.legal.len() <= before.legal.len();
         if from == to && !promised_more {
             return None;
         }
         let window = |from, to| {
-            Window::new(&before.base, after.disk.log(), self.geometry.atomic_bytes)
+            Window::new(&before.base, after.volume.disk.log(), self.geometry.atomic_bytes)
                 .between(from, to)
         };
         let mut found = None;
@@ -295,19 +313,20 @@ impl<D: Design> Explorer<D> {
 
     /// Mounts what a power failure left and looks at it.
     fn recovered(&self, image: &Image, legal: [&[Tree]; 2]) -> (u16, String) {
-        let mut disk = self.device(image);
+        let mut disk = self.device_with(image);
         let memory = match self.design.mount(&mut disk) {
             Ok(memory) => memory,
             Err(error) => return (1 << RECOVERS, format!("the volume does not mount: {error}")),
         };
+        let volume = Volume { disk, memory };
         let (mut faults, mut what) = (0, String::new());
         for (index, invariant) in self.design.invariants().iter().enumerate() {
-            if let Err(why) = (invariant.check)(&self.design, &memory, &disk) {
+            if let Err(why) = (invariant.check)(&self.design, &volume.memory, &volume.disk) {
                 faults |= 1 << (INVARIANTS + index);
                 what = format!("{}: {why}", invariant.name);
             }
         }
-        match self.design.read(&memory, &disk) {
+        match self.design.tree(&volume) {
             Ok(tree) if legal.into_iter().flatten().any(|legal| *legal == tree) => {}
             Ok(tree) => {
                 faults |= 1 << KEEPS;
@@ -324,7 +343,7 @@ impl<D: Design> Explorer<D> {
 
     /// Forgets events that a power failure can no longer undo.
     fn settle(&self, state: &mut State<D::Memory>) {
-        let log = state.disk.log();
+        let log = state.volume.disk.log();
         let durable = match self.level {
             Level::Linear => log.len(),
             _ => log.epoch_start(log.len()),
@@ -332,7 +351,7 @@ impl<D: Design> Explorer<D> {
         if durable == 0 {
             return;
         }
-        let image = state.disk.image().clone();
+        let image = state.volume.disk.image().clone();
         log.apply(0..durable, &mut state.base);
         let rest: Vec<(usize, Vec<u8>)> = log
             .events()
@@ -342,9 +361,9 @@ impl<D: Design> Explorer<D> {
                 _ => None,
             })
             .collect();
-        state.disk.restart(image).expect("its own image");
+        state.volume.disk.restart(image).expect("its own image");
         for (at, data) in rest {
-            state.disk.write(at, &data).expect("it was written before");
+            state.volume.disk.write(at, &data).expect("it was written before");
         }
     }
 
@@ -356,17 +375,17 @@ impl<D: Design> Explorer<D> {
         point: &CrashPoint,
     ) -> Option<State<D::Memory>> {
         let after = self.execute(before, call)?;
-        let window = Window::new(&before.base, after.disk.log(), self.geometry.atomic_bytes);
+        let window = Window::new(&before.base, after.volume.disk.log(), self.geometry.atomic_bytes);
         let image = window.rebuild(point).ok()?;
-        let mut disk = self.device(&image);
+        let mut disk = self.device_with(&image);
         let memory = self.design.mount(&mut disk).ok()?;
-        let tree = self.design.read(&memory, &disk).ok()?;
+        let volume = Volume { disk, memory };
+        let tree = self.design.tree(&volume).ok()?;
         let legal = before.legal.iter().chain(after.legal.iter());
         let tree = *legal.into_iter().find(|legal| **legal == tree)?;
         let mut next = State {
-            base: disk.image().clone(),
-            disk,
-            memory,
+            base: volume.disk.image().clone(),
+            volume,
             tree,
             legal: Arc::new(vec![tree]),
             crashes: before.crashes + 1,
@@ -381,8 +400,8 @@ impl<D: Design> Explorer<D> {
 
     fn crash_points(&self, state: &State<D::Memory>, call: &Call, actions: &mut Vec<Action>) {
         let Some(after) = self.execute(state, call) else { return };
-        let (from, to) = (state.disk.position(), after.disk.position());
-        let window = Window::new(&state.base, after.disk.log(), self.geometry.atomic_bytes);
+        let (from, to) = (state.volume.disk.position(), after.volume.disk.position());
+        let window = Window::new(&state.base, after.volume.disk.log(), self.geometry.atomic_bytes);
         let enumerator = self.level.enumerator(&Bounds::default());
         let _ = enumerator.visit(&window.between(from, to), &mut |point, _| {
             if point.position() > from {
@@ -405,14 +424,15 @@ impl<D: Design> System for Explorer<D> {
     type Action = Action;
 
     fn init(&self) -> Vec<State<D::Memory>> {
-        let mut disk = self.device(&self.blank);
+        let mut disk = self.device_with(&self.blank);
         let memory = self.design.mount(&mut disk).expect("it did in new()");
         let base = disk.image().clone();
         disk.restart(base.clone()).expect("its own image");
         let tree = Tree::default();
         let legal = Arc::new(vec![tree]);
         let (recent, version, crashes, faults) = (0, 0, 0, 0);
-        vec![State { disk, base, memory, tree, legal, fresh: 1, recent, version, crashes, faults }]
+        let volume = Volume { disk, memory };
+        vec![State { volume, base, tree, legal, fresh: 1, recent, version, crashes, faults }]
     }
 
     fn actions(&self, state: &State<D::Memory>, actions: &mut Vec<Action>) {
@@ -452,7 +472,7 @@ impl<D: Design> System for Explorer<D> {
         bytes[18..20].copy_from_slice(&state.faults.to_le_bytes());
         if self.limits.names_count || state.crashes > 0 {
             // A recovered volume is not like one that was never interrupted.
-            let device = state.disk.image().digest().0 as u64;
+            let device = state.volume.disk.image().digest().0 as u64;
             bytes[24..32].copy_from_slice(&device.to_le_bytes());
         }
         Digest::of(DOMAIN_STATE, &bytes).0

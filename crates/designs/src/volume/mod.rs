@@ -11,11 +11,13 @@
 mod call;
 mod design;
 mod encode;
+mod explore;
 mod explorer;
 mod shadow;
 mod tell;
 
 pub use call::{Call, Menu};
-pub use design::{Design, Invariant, Promise};
+pub use design::{Design, Invariant, Promise, Variant, Volume, device};
+pub use explore::{Explored, explore};
 pub use explorer::{Action, Explorer, ExplorerError, Limits, State};
 pub use shadow::{Entry, FILE_BLOCKS_MAX, Path, Tree};

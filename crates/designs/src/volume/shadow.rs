@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 /// Blocks of a file at most.
 pub const FILE_BLOCKS_MAX: usize = 8;
 /// Levels of a path at most.
@@ -16,6 +19,19 @@ pub struct Path([u8; DEPTH_MAX]);
 impl Path {
     /// The root.
     pub const ROOT: Path = Path([0; DEPTH_MAX]);
+
+    /// The path of these names; the first 0 ends it.
+    pub fn of(names: [u8; DEPTH_MAX]) -> Path {
+        let mut path = Path(names);
+        let depth = path.depth();
+        path.0[depth..].fill(0);
+        path
+    }
+
+    /// Its names, and zeros up to the deepest level: to be stored.
+    pub fn bytes(&self) -> [u8; DEPTH_MAX] {
+        self.0
+    }
 
     /// The names from the root on.
     pub fn names(&self) -> &[u8] {
@@ -46,8 +62,11 @@ impl Path {
         self.depth() > directory.depth() && self.names().starts_with(directory.names())
     }
 
-    /// The same path, with the part up to `from` replaced.
-    fn moved(&self, from: &Path, to: &Path) -> Option<Path> {
+    /// Where it is once `from` has been renamed to `to`; none if it would be too deep.
+    pub fn moved(&self, from: &Path, to: &Path) -> Option<Path> {
+        if self != from && !self.is_below(from) {
+            return Some(*self);
+        }
         self.names()[from.depth()..].iter().try_fold(*to, |path, name| path.join(*name))
     }
 }
@@ -64,6 +83,24 @@ impl fmt::Display for Path {
 impl fmt::Debug for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Path {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Path {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Path, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let names = text.split('/').filter(|name| !name.is_empty());
+        let path = names.into_iter().try_fold(Path::ROOT, |path, name| match name.as_bytes() {
+            [name] if name.is_ascii_alphabetic() => path.join(*name),
+            _ => None,
+        });
+        path.ok_or_else(|| D::Error::custom(format!("{text:?} is no path: write /A/a")))
     }
 }
 
@@ -107,6 +144,24 @@ const BLANK: Entry = Entry { path: Path::ROOT, id: 0, len: None, blocks: [0; FIL
 impl PartialEq for Tree {
     fn eq(&self, other: &Tree) -> bool {
         self.entries() == other.entries()
+    }
+}
+
+impl fmt::Display for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.count == 0 {
+            return f.write_str("nothing");
+        }
+        for (index, entry) in self.entries().iter().enumerate() {
+            let gap = if index == 0 { "" } else { ", " };
+            match entry.len {
+                None => write!(f, "{gap}{}/", entry.path)?,
+                Some(len) => {
+                    write!(f, "{gap}{} {:?}", entry.path, &entry.blocks[..usize::from(len)])?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -197,9 +252,7 @@ impl Tree {
     /// Renames an entry and everything below it.
     pub(super) fn rename(&mut self, from: Path, to: Path) {
         for entry in &mut self.entries[..self.count] {
-            if entry.path == from || entry.path.is_below(&from) {
-                entry.path = entry.path.moved(&from, &to).expect("depth was checked");
-            }
+            entry.path = entry.path.moved(&from, &to).expect("depth was checked");
         }
         self.sort();
     }

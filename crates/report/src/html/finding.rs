@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{chart, trees};
+use super::{chart, steps, trees};
 use crate::run::FindingPage;
 use crate::words::{counted, spaced};
 
@@ -28,6 +28,7 @@ pub(super) fn section(finding: &FindingPage, number: usize, open: bool) -> Marku
                 }
             }
             (workload(finding))
+            (steps::steps(finding))
             (writes(finding))
             (trees::panels(finding))
             (differences(finding))

@@ -6,11 +6,12 @@
 
 mod chart;
 mod finding;
+mod steps;
 mod trees;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::run::{Kind, Run};
+use crate::run::{Kind, Plot, Run};
 use crate::words::{counted, grouped, spaced};
 use crate::{verdict, visible};
 
@@ -39,6 +40,7 @@ pub fn page(run: &Run) -> String {
                     @for (index, found) in run.findings.iter().enumerate() {
                         (finding::section(found, index + 1, is_open(index, run.findings.len())))
                     }
+                    @for plot in &run.plots { (plot_card(plot)) }
                     (course(run))
                     (depths(run))
                     (guarantee(run))
@@ -61,6 +63,7 @@ fn header(run: &Run, verdict: &str) -> Markup {
     let question = match run.kind {
         Kind::Crash => "power failures",
         Kind::Check => "comparison with the reference",
+        Kind::Design => "a design, explored",
     };
     html! {
         header class=(state) {
@@ -116,6 +119,16 @@ fn finding_list(run: &Run) -> Markup {
                     }
                 }
             }
+        }
+    }
+}
+
+fn plot_card(plot: &Plot) -> Markup {
+    html! {
+        section class="card" {
+            h2 { (plot.title) }
+            p class="quiet" { (plot.about) }
+            (chart::plot::chart(plot))
         }
     }
 }

@@ -3,7 +3,7 @@
 use fathom_report::{Run, html, text};
 
 use crate::checker::check_page;
-use crate::runs::{assert_golden, clean, extreme, littlefs, samples};
+use crate::runs::{assert_golden, clean, design, extreme, littlefs, samples};
 
 #[test]
 fn the_text_of_a_run_with_a_finding() {
@@ -13,6 +13,34 @@ fn the_text_of_a_run_with_a_finding() {
 #[test]
 fn the_text_of_a_clean_run() {
     assert_golden("clean.txt", &text::run(&clean()));
+}
+
+#[test]
+fn the_text_of_a_counterexample_and_a_curve() {
+    assert_golden("design.txt", &text::run(&design()));
+}
+
+#[test]
+fn a_counterexample_can_be_followed_on_the_page() {
+    let (run, page) = (design(), html::page(&design()));
+    let finding = &run.findings[0];
+    for step in &finding.steps {
+        for text in [&step.what, &step.crash, &step.recovered] {
+            assert!(page.contains(text), "{text}");
+        }
+    }
+    for block in &finding.blocks {
+        for text in [&block.label, &block.before, &block.left, &block.after] {
+            assert!(page.contains(text), "{text}");
+        }
+    }
+    // One list of chips and a drawing for a desk and for a phone: of five commands one is a flush.
+    assert_eq!(page.matches("class=\"chip lost\"").count(), 2);
+    assert_eq!(page.matches("class=\"chip flush\"").count(), 2);
+    // Blocks 1 (written), 2 (lost) and 42 (recovery); 3 and 4 are not among the blocks shown.
+    assert_eq!(page.matches("<g class=\"arrived\">").count(), 4);
+    assert_eq!(page.matches("<g class=\"lost\">").count(), 2);
+    assert_eq!(page.matches("<polyline class=\"line images\"").count(), 2);
 }
 
 #[test]
@@ -27,7 +55,7 @@ fn the_text_keeps_to_its_width_and_shows_what_is_invisible() {
 
 #[test]
 fn pages_are_well_formed_and_self_contained() {
-    for run in [littlefs(), clean(), extreme()] {
+    for run in [littlefs(), clean(), extreme(), design()] {
         let page = html::page(&run);
         check_page(&page).unwrap_or_else(|problem| panic!("{problem}"));
     }

@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use fathom_report::Run;
-use fathom_report::run::{Count, FORMAT, FindingPage, Kind, Promise, Sample, TreeLine, WriteLine};
+use fathom_report::run::{
+    BlockLine, Command, Count, FORMAT, FindingPage, Kind, Plot, Promise, Sample, Series, StepLine,
+    TreeLine, WriteLine,
+};
 
 /// A crash run that found the rename bug of littlefs.
 pub(crate) fn littlefs() -> Run {
@@ -24,6 +27,7 @@ pub(crate) fn littlefs() -> Run {
         samples: samples(120),
         goals_missed: vec!["a power failure while a full disk was being freed".to_owned()],
         findings: vec![rename_finding()],
+        plots: Vec::new(),
     }
 }
 
@@ -154,6 +158,94 @@ pub(crate) fn rename_finding() -> FindingPage {
                 hidden, as it should be, since dst/a is there. But src/b, which nobody touched, is \
                 hidden with it: stat, readdir and open do not find it until something is written."
                 .to_owned(),
+        steps: Vec::new(),
+        blocks: Vec::new(),
+    }
+}
+
+/// A run on a design: a counterexample step by step, and curves.
+pub(crate) fn design() -> Run {
+    let text = str::to_owned;
+    let steps = vec![
+        StepLine {
+            what: text("create(/a)"),
+            writes: Vec::new(),
+            crash: String::new(),
+            recovery: Vec::new(),
+            recovered: String::new(),
+        },
+        StepLine {
+            what: text("fsync(/a)"),
+            writes: vec![
+                Command::Written(1),
+                Command::Lost(2),
+                Command::Lost(3),
+                Command::Written(4),
+                Command::Flush,
+            ],
+            crash: text("with 2 of its 4 writes done, in any order (epoch:4:6)"),
+            recovery: vec![Command::Written(42), Command::Flush],
+            recovered: text("it mounts and cannot be read: EUCLEAN"),
+        },
+    ];
+    let block = |number, label: &str, [before, left, after]: [&str; 3]| BlockLine {
+        number,
+        label: text(label),
+        before: text(before),
+        left: text(left),
+        after: text(after),
+    };
+    let finding = FindingPage {
+        id: text("0123456789ab"),
+        class: text("keeps what it promised"),
+        title: text("keeps what it promised is violated"),
+        levels: Vec::new(),
+        ops: Vec::new(),
+        cut: String::new(),
+        writes: Vec::new(),
+        before: Vec::new(),
+        promised: Vec::new(),
+        found: Vec::new(),
+        differences: vec![text("then the volume cannot be read: EUCLEAN")],
+        replay: text("fathom replay 0123456789ab"),
+        directory: text("fathom-out/0123456789ab"),
+        story: String::new(),
+        steps,
+        blocks: vec![
+            block(1, "journal 0", ["zeros", "descriptor of 1", "descriptor of 1"]),
+            block(2, "journal 1", ["zeros", "zeros", "zeros"]),
+            block(42, "inodes 0-1", ["0 directory", "0 directory", "zeros"]),
+        ],
+        ..rename_finding()
+    };
+    let plot = Plot {
+        title: text("Errors found by operations kept in a state"),
+        about: text("With none of them errors are missed."),
+        x: text("operations kept (k)"),
+        y: text("properties violated"),
+        logarithmic: false,
+        series: vec![Series {
+            name: text("properties violated"),
+            points: vec![(0, 0), (1, 0), (2, 2), (3, 2)],
+        }],
+    };
+    Run {
+        kind: Kind::Design,
+        subject: text("journal (no-checksum)"),
+        version: text("journal (no-checksum), a model"),
+        command: text("fathom design journal --switch no-checksum"),
+        geometry: text("62 blocks of 16 bytes, written in units of 16"),
+        guarantee: Vec::new(),
+        goals_missed: Vec::new(),
+        samples: Vec::new(),
+        counts: vec![Count {
+            name: text("operations"),
+            value: 1_234,
+            about: text("steps taken and power failures judged"),
+        }],
+        findings: vec![finding],
+        plots: vec![plot],
+        ..littlefs()
     }
 }
 
@@ -185,6 +277,12 @@ pub(crate) fn extreme() -> Run {
             finding.found.push(entry);
         }
     }
+    finding.steps = design().findings[0].steps.clone();
+    finding.steps.iter_mut().for_each(|step| step.what.push_str(hostile));
+    finding.blocks = design().findings[0].blocks.clone();
+    finding.blocks.iter_mut().for_each(|block| block.left.push_str(hostile));
+    run.plots = design().plots;
+    run.plots[0].title.push_str(hostile);
     let write = WriteLine { index: 0, text: hostile.to_owned(), arrived: false };
     finding.writes = (0..300)
         .map(|index| WriteLine { index, arrived: index % 7 < 5 && index < 211, ..write.clone() })

@@ -150,11 +150,12 @@ pub(crate) fn page(
         samples: report.samples.iter().map(sample).collect(),
         goals_missed: report.goals_missed.iter().map(ToString::to_string).collect(),
         findings: report.findings.iter().map(|finding| finding_page(finding, out)).collect(),
+        plots: Vec::new(),
     }
 }
 
 /// The command as typed, without the directory of the program.
-fn command_line() -> String {
+pub(crate) fn command_line() -> String {
     let mut words = std::env::args();
     let program = words.next().unwrap_or_default();
     let name = Path::new(&program).file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -234,5 +235,7 @@ fn finding_page(finding: &CrashFinding, out: &Path) -> FindingPage {
         directory: out.join(&record.id).display().to_string(),
         // The page shows every part of it.
         story: String::new(),
+        steps: Vec::new(),
+        blocks: Vec::new(),
     }
 }

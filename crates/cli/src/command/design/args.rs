@@ -16,15 +16,15 @@ pub(crate) struct DesignArgs {
     /// one-log; philosophers polite; two-phase fallible
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) switch: Vec<String>,
-    /// link, index: threads that use the design at the same time
-    #[arg(long, value_name = "N", default_value = "1")]
-    pub(crate) threads: usize,
+    /// link, index: threads that use the design at the same time [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
     /// link, index: the device has a volatile cache, operations end with a FLUSH
     #[arg(long)]
     pub(crate) cache: bool,
-    /// link, index: the order of writes
-    #[arg(long, value_enum, default_value = "naive")]
-    pub(crate) order: Order,
+    /// link, index: the order of writes [default: naive]
+    #[arg(long, value_enum)]
+    pub(crate) order: Option<Order>,
     /// Files (journal, log: and directories) at most
     #[arg(long, value_name = "N")]
     pub(crate) files: Option<usize>,

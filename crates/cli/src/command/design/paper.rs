@@ -1,14 +1,19 @@
 //! The result tables of the study that the mapping and log designs come from, made again.
 
 use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use fathom_designs::logfs::{Logfs, Switch};
 use fathom_designs::mapping::{Fault, Kind, Layout, Mapping, Order};
 use fathom_designs::volume::{Explorer, Limits};
+use fathom_report::run::{FILE, Plot, Series};
 use serde_json::{Value, json};
 
-use super::{DesignArgs, explore, plan};
+use super::page::measured;
+use super::{DesignArgs, bounds as plan, explore};
 use crate::command::Ending;
 use crate::text::{grouped, print, print_json};
 
@@ -30,16 +35,24 @@ Differences from the study:
   here a write fills a whole segment.
 ";
 
-pub(super) fn run(args: &DesignArgs, json: bool) -> Result<Ending> {
+const REPORT: &str = "\nas curves: fathom report --html report.html\n";
+
+pub(super) fn run(args: &DesignArgs, out: &Path, json: bool) -> Result<Ending> {
+    let start = Instant::now();
     let (mut text, mut rows) = (String::new(), Vec::new());
     mapping_table(args, &mut text, &mut rows)?;
     let isomorphism = isomorphism_table(args, &mut text)?;
     let remember = remember_table(args, &mut text)?;
+    fs::create_dir_all(out)
+        .with_context(|| format!("cannot write to {}: give another --out", out.display()))?;
+    let plots = vec![remember_plot(&remember), isomorphism_plot(&isomorphism)];
+    let seconds = start.elapsed().as_secs_f64();
+    measured("the designs of the study", seconds, args.jobs, plots).write(&out.join(FILE))?;
     match json {
         true => {
             print_json(&json!({"mapping": rows, "isomorphism": isomorphism, "remember": remember}))?
         }
-        false => print(&(text + "\n" + DIFFERENCES))?,
+        false => print(&(text + "\n" + DIFFERENCES + REPORT))?,
     }
     Ok(Ending::Clean)
 }
@@ -129,4 +142,43 @@ fn remember_table(args: &DesignArgs, text: &mut String) -> Result<Vec<Value>> {
         rows.push(json!({"kept": remember, "states": report.states, "violated": found}));
     }
     Ok(rows)
+}
+
+fn series(rows: &[Value], name: &str, x: &str, y: &str) -> Series {
+    let number = |row: &Value, key: &str| row[key].as_u64().unwrap_or_default();
+    let points = rows.iter().map(|row| (number(row, x), number(row, y))).collect();
+    Series { name: name.to_owned(), points }
+}
+
+fn remember_plot(rows: &[Value]) -> Plot {
+    Plot {
+        title: "Errors found by operations kept in a state".to_owned(),
+        about: format!(
+            "The log design with reuse-early and one-log, workloads of {}. A state is a tree up to \
+             names and its last k operations: with none of them errors are missed.",
+            DEPTH + 1
+        ),
+        x: "operations kept (k)".to_owned(),
+        y: "properties violated".to_owned(),
+        logarithmic: false,
+        series: vec![series(rows, "properties violated", "kept", "violated")],
+    }
+}
+
+fn isomorphism_plot(rows: &[Value]) -> Plot {
+    let fewer = rows.last().and_then(|row| row["fewer_percent"].as_f64()).unwrap_or_default();
+    Plot {
+        title: "States with and without names".to_owned(),
+        about: format!(
+            "The log design without power failures: trees that differ only in names are one state. \
+             {fewer:.2} % fewer states at the longest workload."
+        ),
+        x: "operations of a workload".to_owned(),
+        y: "states".to_owned(),
+        logarithmic: true,
+        series: vec![
+            series(rows, "all names", "length", "all"),
+            series(rows, "up to names", "length", "up_to_names"),
+        ],
+    }
 }

@@ -3,8 +3,10 @@
 //! Text in an SVG shrinks with it, so each chart is drawn twice, for a desk and for a phone
 //! ([`SIZES`]), and the style sheet shows one of them.
 
+pub(super) mod blocks;
 pub(super) mod course;
 pub(super) mod depth;
+pub(super) mod plot;
 pub(super) mod strip;
 
 use maud::{Markup, html};

@@ -1,0 +1,299 @@
+//! The designs by name, with their switches and sizes as data: what a command line says, and what a
+//! finding records.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::classic::{ManagersError, Philosophers, SeatsError, TwoPhase};
+use crate::journal::{self, Journal};
+use crate::logfs::{self, Logfs};
+use crate::mapping::{self, GeometryError, Kind, Layout, Mapping};
+use crate::story::Told;
+use crate::volume::{Design, Explorer, ExplorerError, Limits, Menu, Variant};
+
+/// The names and what each is.
+pub const DESIGNS: [(&str, &str); 6] = [
+    ("link", "file mapping by chains, as FAT"),
+    ("index", "file mapping by tables, as ext2"),
+    ("journal", "a journal in ordered mode, as ext4"),
+    ("log", "log-structured with checkpoints, as F2FS"),
+    ("philosophers", "the Dining Philosophers"),
+    ("two-phase", "two-phase commit"),
+];
+
+/// Which design, and how it is used. What a design does not know must not be given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spec {
+    /// One of [`DESIGNS`].
+    pub name: String,
+    /// Precautions that are left out, and variants.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub switches: Vec<String>,
+    /// Files (journal, log: and directories) at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<usize>,
+    /// Data blocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<usize>,
+    /// Threads that use the design at the same time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<usize>,
+    /// Whether the device has a volatile cache.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cache: bool,
+    /// The order of writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<mapping::Order>,
+    /// Philosophers, or resource managers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u32>,
+    /// Power failures in one run.
+    pub crashes: u8,
+    /// How many of the last operations belong to the identity of a state.
+    pub remember: u32,
+    /// States that differ only in names are different.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub names_count: bool,
+}
+
+/// A design that cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// No such design.
+    #[error("no design is called {name:?}: the known ones are {}", names().join(", "))]
+    Name {
+        /// What was asked for.
+        name: String,
+    },
+    /// No such switch.
+    #[error(
+        "{design} has no switch {switch:?}: {}",
+        if known.is_empty() { "it has none".to_owned() } else { known.join(", ") }
+    )]
+    Switch {
+        /// The design.
+        design: String,
+        /// What was asked for.
+        switch: String,
+        /// What there is.
+        known: Vec<&'static str>,
+    },
+    /// A setting of another design.
+    #[error("{design} has no {setting}: that is for {others}")]
+    Setting {
+        /// The design.
+        design: String,
+        /// What was given.
+        setting: &'static str,
+        /// Who has it.
+        others: &'static str,
+    },
+    /// Too few or too many.
+    #[error("{what} {value}: {why}")]
+    Size {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        value: usize,
+        /// What is possible.
+        why: String,
+    },
+    /// A mapping design that does not fit its device.
+    #[error(transparent)]
+    Mapping(#[from] GeometryError),
+    /// A mistake of the author.
+    #[error(transparent)]
+    Volume(#[from] ExplorerError),
+    /// A table that cannot be laid.
+    #[error(transparent)]
+    Seats(#[from] SeatsError),
+    /// A transaction that cannot be made.
+    #[error(transparent)]
+    Managers(#[from] ManagersError),
+}
+
+/// What is done with a design, whichever it is.
+pub trait Visitor {
+    /// What comes out.
+    type Out;
+
+    /// Does it.
+    fn visit<S: Told>(self, system: &S) -> Self::Out;
+}
+
+/// All names.
+pub fn names() -> [&'static str; DESIGNS.len()] {
+    DESIGNS.map(|(name, _)| name)
+}
+
+/// The switches of a design; none if there is no such design.
+pub fn switches(design: &str) -> Option<Vec<&'static str>> {
+    fn all<V: Variant>() -> Vec<&'static str> {
+        V::ALL.iter().map(|variant| variant.name()).collect()
+    }
+    Some(match design {
+        "link" | "index" => Vec::new(),
+        "journal" => all::<journal::Switch>(),
+        "log" => all::<logfs::Switch>(),
+        "philosophers" => vec!["polite"],
+        "two-phase" => vec!["fallible"],
+        _ => return None,
+    })
+}
+
+impl Spec {
+    /// A design as it is unless told otherwise.
+    pub fn new(name: &str) -> Spec {
+        let Limits { remember, names_count, crashes } = Limits::default();
+        Spec {
+            name: name.to_owned(),
+            switches: Vec::new(),
+            files: None,
+            blocks: None,
+            threads: None,
+            cache: false,
+            order: None,
+            size: None,
+            crashes,
+            remember,
+            names_count,
+        }
+    }
+
+    /// Makes the design and gives it to a visitor.
+    ///
+    /// # Errors
+    /// If there is no such design: says what is wrong, and what there is.
+    pub fn open<V: Visitor>(&self, visitor: V) -> Result<V::Out, SpecError> {
+        self.validate()?;
+        Ok(match self.name.as_str() {
+            "link" => visitor.visit(&self.mapping(Kind::Link)?),
+            "index" => visitor.visit(&self.mapping(Kind::Index)?),
+            "journal" => visitor.visit(&self.explorer(self.journal()?)?),
+            "log" => visitor.visit(&self.explorer(self.logfs()?)?),
+            "philosophers" => visitor.visit(&Philosophers::new(
+                self.size.unwrap_or(PHILOSOPHERS_DEFAULT),
+                self.has("polite"),
+            )?),
+            _ => visitor.visit(&TwoPhase::new(
+                self.size.unwrap_or(MANAGERS_DEFAULT),
+                self.has("fallible"),
+            )?),
+        })
+    }
+
+    fn has(&self, switch: &str) -> bool {
+        self.switches.iter().any(|given| given == switch)
+    }
+
+    fn validate(&self) -> Result<(), SpecError> {
+        let Some(known) = switches(&self.name) else {
+            return Err(SpecError::Name { name: self.name.clone() });
+        };
+        let design = || self.name.clone();
+        if let Some(switch) = self.switches.iter().find(|given| !known.contains(&given.as_str())) {
+            return Err(SpecError::Switch { design: design(), switch: switch.clone(), known });
+        }
+        let is_mapping = matches!(self.name.as_str(), "link" | "index");
+        let is_classic = matches!(self.name.as_str(), "philosophers" | "two-phase");
+        let given = [
+            (self.threads.is_some() && !is_mapping, "threads", "link and index"),
+            (self.cache && !is_mapping, "cache", "link and index"),
+            (self.order.is_some() && !is_mapping, "order", "link and index"),
+            (self.blocks.is_some() && !is_mapping, "blocks", "link and index"),
+            (self.files.is_some() && is_classic, "files", "link, index, journal and log"),
+            (self.size.is_some() && !is_classic, "size", "philosophers and two-phase"),
+        ];
+        match given.into_iter().find(|(wrong, ..)| *wrong) {
+            Some((_, setting, others)) => {
+                Err(SpecError::Setting { design: design(), setting, others })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The mapping design that this describes.
+    ///
+    /// # Errors
+    /// If it does not fit.
+    pub fn mapping(&self, kind: Kind) -> Result<Mapping, SpecError> {
+        let seed = Mapping::new(kind)?;
+        let files = self.files.unwrap_or(seed.layout.files());
+        let layout = Layout::new(kind, files, self.blocks.unwrap_or(seed.layout.data_blocks()))?;
+        let threads = self.threads.unwrap_or(seed.threads);
+        if !(1..=mapping::THREADS_MAX).contains(&threads) {
+            let why = "the model has 1 or 2 threads; the search has its own".to_owned();
+            return Err(SpecError::Size { what: "threads", value: threads, why });
+        }
+        Ok(Mapping {
+            layout,
+            threads,
+            cache: self.cache,
+            order: self.order.unwrap_or(seed.order),
+            crashes: self.crashes > 0,
+            symmetry: !self.names_count,
+        })
+    }
+
+    /// The journaling design that this describes.
+    ///
+    /// # Errors
+    /// If its files do not fit.
+    pub fn journal(&self) -> Result<Journal, SpecError> {
+        let default = Journal::default();
+        let menu = self.menu(default.menu, journal::ENTRIES_MAX)?;
+        Ok(Journal { without: self.variants(), menu })
+    }
+
+    /// The log-structured design that this describes.
+    ///
+    /// # Errors
+    /// If its files do not fit.
+    pub fn logfs(&self) -> Result<Logfs, SpecError> {
+        let default = Logfs::default();
+        let menu = self.menu(default.menu, LOG_ENTRIES_MAX)?;
+        Ok(Logfs { switches: self.variants(), menu, ..default })
+    }
+
+    fn variants<V: Variant>(&self) -> Vec<V> {
+        self.switches.iter().filter_map(|name| V::named(name)).collect()
+    }
+
+    fn menu(&self, default: Menu, entries_max: usize) -> Result<Menu, SpecError> {
+        let files = self.files.unwrap_or(default.entries_max);
+        if !(1..=entries_max).contains(&files) {
+            let why =
+                format!("{} has room for 1 to {entries_max} files and directories", self.name);
+            return Err(SpecError::Size { what: "files", value: files, why });
+        }
+        Ok(Menu { entries_max: files, ..default })
+    }
+
+    fn explorer<D: Design>(&self, design: D) -> Result<Explorer<D>, SpecError> {
+        let Spec { remember, names_count, crashes, .. } = *self;
+        Ok(Explorer::new(design, Limits { remember, names_count, crashes })?)
+    }
+}
+
+/// Philosophers unless told otherwise.
+const PHILOSOPHERS_DEFAULT: u32 = 10;
+/// Resource managers unless told otherwise.
+const MANAGERS_DEFAULT: u32 = 5;
+/// What the nodes of the log-structured design allow (and the shadow tree).
+const LOG_ENTRIES_MAX: usize = 12;
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        let mut with: Vec<String> = self.switches.clone();
+        with.extend(self.threads.filter(|threads| *threads > 1).map(|n| format!("{n} threads")));
+        with.extend(self.cache.then(|| "cache".to_owned()));
+        with.extend(self.order.map(|order| format!("{order} order")));
+        with.extend(self.files.map(|files| format!("{files} files")));
+        with.extend(self.blocks.map(|blocks| format!("{blocks} blocks")));
+        with.extend(self.size.map(|size| format!("size {size}")));
+        if with.is_empty() { Ok(()) } else { write!(f, " ({})", with.join(", ")) }
+    }
+}

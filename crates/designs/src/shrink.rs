@@ -1,0 +1,90 @@
+//! Shorter and simpler ways to the same violation, by trying.
+
+use std::time::{Duration, Instant};
+
+use fathom_engine::search::{Discovery, Expectation, Trace};
+
+use crate::story::Told;
+
+/// Takes the actions, if each makes sense where it is taken; the trace, if the property is violated
+/// in its last state.
+pub fn play<S: Told>(system: &S, property: &str, actions: &[S::Action]) -> Option<Trace<S>> {
+    let trace = follow(system, actions)?;
+    violates(system, property, trace.end()).then_some(trace)
+}
+
+/// Takes the actions, if each makes sense where it is taken.
+pub fn follow<S: Told>(system: &S, actions: &[S::Action]) -> Option<Trace<S>> {
+    let start = system.init().into_iter().next()?;
+    let mut trace = Trace { start, steps: Vec::with_capacity(actions.len()) };
+    for action in actions {
+        if !system.is_possible(trace.end(), action) {
+            return None;
+        }
+        let next = system.next(trace.end(), action)?;
+        trace.steps.push((action.clone(), next));
+    }
+    Some(trace)
+}
+
+fn violates<S: Told>(system: &S, property: &str, state: &S::State) -> bool {
+    if property == Discovery::DEADLOCK {
+        let mut actions = Vec::new();
+        system.actions(state, &mut actions);
+        let stuck = actions.iter().all(|action| system.next(state, action).is_none());
+        return system.has_deadlocks() && stuck && !system.may_end(state);
+    }
+    let always = |known: &&fathom_engine::search::Property<S>| {
+        known.name == property && known.expectation == Expectation::Always
+    };
+    system.properties().iter().find(always).is_some_and(|known| !(known.holds)(system, state))
+}
+
+/// A shortest sequence that can be reached by leaving out runs of actions and by making single ones
+/// simpler. Stops when the time is over, with what it has.
+pub fn shrink<S: Told>(
+    system: &S,
+    property: &str,
+    actions: &[S::Action],
+    budget: Duration,
+) -> Vec<S::Action> {
+    let end = Instant::now() + budget;
+    let mut best = actions.to_vec();
+    let shows = |candidate: &[S::Action]| play(system, property, candidate).is_some();
+    loop {
+        let smaller = without_a_run(&best, end, &shows).or_else(|| {
+            let simpler = |index: usize| {
+                system.simpler(&best[index]).into_iter().find_map(|action| {
+                    let mut candidate = best.clone();
+                    candidate[index] = action;
+                    (Instant::now() < end && shows(&candidate)).then_some(candidate)
+                })
+            };
+            (0..best.len()).find_map(simpler)
+        });
+        match smaller {
+            Some(smaller) => best = smaller,
+            None => return best,
+        }
+    }
+}
+
+/// Without some consecutive actions, as many as possible.
+fn without_a_run<A: Clone>(
+    actions: &[A],
+    end: Instant,
+    shows: impl Fn(&[A]) -> bool,
+) -> Option<Vec<A>> {
+    for run in (1..actions.len()).rev() {
+        for from in 0..=actions.len() - run {
+            if Instant::now() >= end {
+                return None;
+            }
+            let candidate = [&actions[..from], &actions[from + run..]].concat();
+            if shows(&candidate) {
+                return Some(candidate);
+            }
+        }
+    }
+    None
+}
