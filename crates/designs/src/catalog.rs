@@ -254,7 +254,7 @@ impl Spec {
     pub fn logfs(&self) -> Result<Logfs, SpecError> {
         let default = Logfs::default();
         let menu = self.menu(default.menu, LOG_ENTRIES_MAX)?;
-        Ok(Logfs { switches: self.variants(), menu, ..default })
+        Ok(Logfs { switches: self.variants(), menu })
     }
 
     fn variants<V: Variant>(&self) -> Vec<V> {

@@ -52,7 +52,7 @@ pub fn shrink<S: Told>(
     let mut best = actions.to_vec();
     let shows = |candidate: &[S::Action]| play(system, property, candidate).is_some();
     loop {
-        let smaller = without_a_run(&best, end, &shows).or_else(|| {
+        let smaller = without_a_run(&best, end, shows).or_else(|| {
             let simpler = |index: usize| {
                 system.simpler(&best[index]).into_iter().find_map(|action| {
                     let mut candidate = best.clone();

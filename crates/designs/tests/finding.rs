@@ -86,7 +86,7 @@ impl Visitor for RoundTrip<'_> {
         let report = search(system, &Strategy::Bfs, &plan, &mut Unobserved).expect("a sound plan");
         let out = tempfile::tempdir().expect("a directory for the test");
         let keep = |discovery: &fathom_engine::search::Discovery| {
-            let trace = discovery.path.trace(system).ok().expect("its own path");
+            let trace = discovery.path.trace(system).expect("its own path");
             let (property, count) = (&discovery.property, discovery.count);
             let finding = Finding::investigate(system, self.spec, property, count, &trace, TIME);
             let finding = finding.expect("it is deterministic");

@@ -163,10 +163,9 @@ pub(crate) fn rename_finding() -> FindingPage {
     }
 }
 
-/// A run on a design: a counterexample step by step, and curves.
-pub(crate) fn design() -> Run {
+fn design_steps() -> Vec<StepLine> {
     let text = str::to_owned;
-    let steps = vec![
+    vec![
         StepLine {
             what: text("create(/a)"),
             writes: Vec::new(),
@@ -187,7 +186,11 @@ pub(crate) fn design() -> Run {
             recovery: vec![Command::Written(42), Command::Flush],
             recovered: text("it mounts and cannot be read: EUCLEAN"),
         },
-    ];
+    ]
+}
+
+fn design_finding() -> FindingPage {
+    let text = str::to_owned;
     let block = |number, label: &str, [before, left, after]: [&str; 3]| BlockLine {
         number,
         label: text(label),
@@ -195,7 +198,7 @@ pub(crate) fn design() -> Run {
         left: text(left),
         after: text(after),
     };
-    let finding = FindingPage {
+    FindingPage {
         id: text("0123456789ab"),
         class: text("keeps what it promised"),
         title: text("keeps what it promised is violated"),
@@ -210,14 +213,19 @@ pub(crate) fn design() -> Run {
         replay: text("fathom replay 0123456789ab"),
         directory: text("fathom-out/0123456789ab"),
         story: String::new(),
-        steps,
+        steps: design_steps(),
         blocks: vec![
             block(1, "journal 0", ["zeros", "descriptor of 1", "descriptor of 1"]),
             block(2, "journal 1", ["zeros", "zeros", "zeros"]),
             block(42, "inodes 0-1", ["0 directory", "0 directory", "zeros"]),
         ],
         ..rename_finding()
-    };
+    }
+}
+
+/// A run on a design: a counterexample step by step, and curves.
+pub(crate) fn design() -> Run {
+    let text = str::to_owned;
     let plot = Plot {
         title: text("Errors found by operations kept in a state"),
         about: text("With none of them errors are missed."),
@@ -243,7 +251,7 @@ pub(crate) fn design() -> Run {
             value: 1_234,
             about: text("steps taken and power failures judged"),
         }],
-        findings: vec![finding],
+        findings: vec![design_finding()],
         plots: vec![plot],
         ..littlefs()
     }
