@@ -119,9 +119,16 @@ pub(crate) struct CheckArgs {
     /// Compare the order of timestamps too
     #[arg(long)]
     pub(crate) times: bool,
-    /// Known harmless differences: a name of `fathom list profiles`, or a TOML file
+    /// Known harmless differences: a name of `fathom list profiles`, a TOML file with some, or one
+    /// that says how a kernel file system is made and checked
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) profile: Option<String>,
+    /// More options for the program that formats a kernel file system
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    pub(crate) mkfs_opts: Option<String>,
+    /// More mount options for a kernel file system: a,b=c
+    #[arg(long, value_name = "OPTIONS")]
+    pub(crate) mount_opts: Option<String>,
     /// Values that differ from `fathom config`
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

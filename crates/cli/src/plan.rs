@@ -28,6 +28,10 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<Checked> {
     if let Some(name) = &args.mutant {
         spec = spec.with_mutant(parse_mutant(name)?)?;
     }
+    if let Some(profile) = &args.profile {
+        spec = spec.with_profile(profile)?;
+    }
+    spec = spec.with_options(args.mkfs_opts.as_deref(), args.mount_opts.as_deref())?;
     if args.ops == Some(0) {
         bail!("--ops 0 checks nothing: give at least 1");
     }

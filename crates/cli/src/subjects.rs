@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
-use fathom_core::HarnessFault;
 use fathom_core::Territory;
-use fathom_engine::Restart;
-use fathom_model::{Config, Model, Mutant, Quirks};
+use fathom_model::{Config, ModelSubject, Mutant, Quirks};
 use fathom_subjects::fuse::ReffsSubject;
+use fathom_subjects::kernel::Options;
 use fathom_subjects::sys::View;
 use fathom_subjects::{DirSubject, KernelSubject, Recipe};
 
@@ -24,16 +23,31 @@ pub(crate) enum Spec {
     Model(Option<Mutant>),
     /// `reffs`, `reffs:MUTANT`
     Reffs(Option<Mutant>),
-    /// A kernel file system, by the name of its recipe.
-    Kernel(Box<Recipe>),
+    /// A kernel file system.
+    Kernel(Box<Kernel>),
 }
+
+/// A recipe, and what was asked for beyond it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kernel {
+    recipe: Recipe,
+    options: Options,
+    /// The user's file with the recipe.
+    file: Option<PathBuf>,
+}
+
+/// What may follow the name of a kernel file system, as on the command line of `check`: so that the
+/// name in a trace says everything.
+const PROFILE: &str = " --profile=";
+const MKFS_OPTS: &str = " --mkfs-opts=";
+const MOUNT_OPTS: &str = " --mount-opts=";
 
 impl FromStr for Spec {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Spec> {
-        if let Some(recipe) = Recipe::named(text) {
-            return Ok(Spec::Kernel(Box::new(recipe)));
+        if let Some(kernel) = Kernel::parse(text)? {
+            return Ok(Spec::Kernel(Box::new(kernel)));
         }
         let (name, rest) = match text.split_once(':') {
             Some((name, rest)) => (name, Some(rest)),
@@ -57,8 +71,45 @@ impl fmt::Display for Spec {
             Spec::Model(Some(mutant)) => write!(f, "model:{}", mutant.name()),
             Spec::Reffs(None) => f.write_str("reffs"),
             Spec::Reffs(Some(mutant)) => write!(f, "reffs:{}", mutant.name()),
-            Spec::Kernel(recipe) => f.write_str(&recipe.name),
+            Spec::Kernel(kernel) => kernel.fmt(f),
         }
+    }
+}
+
+impl Kernel {
+    /// `None` if it begins with no name of a recipe.
+    fn parse(text: &str) -> Result<Option<Kernel>> {
+        let (text, mount) = split_off(text, MOUNT_OPTS);
+        let (text, mkfs) = split_off(text, MKFS_OPTS);
+        let (name, file) = split_off(text, PROFILE);
+        let Some(recipe) = Recipe::named(name) else { return Ok(None) };
+        let plain = Kernel { recipe, options: Options::default(), file: None };
+        let spec = Spec::Kernel(Box::new(plain));
+        let spec = file.map_or(Ok(spec.clone()), |file| spec.with_profile(file))?;
+        match spec.with_options(mkfs, mount)? {
+            Spec::Kernel(kernel) => Ok(Some(*kernel)),
+            _ => unreachable!("options do not change the kind of a subject"),
+        }
+    }
+}
+
+fn split_off<'a>(text: &'a str, marker: &str) -> (&'a str, Option<&'a str>) {
+    text.split_once(marker).map_or((text, None), |(before, after)| (before, Some(after)))
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.recipe.name)?;
+        if let Some(file) = &self.file {
+            write!(f, "{PROFILE}{}", file.display())?;
+        }
+        if !self.options.format.is_empty() {
+            write!(f, "{MKFS_OPTS}{}", self.options.format.join(" "))?;
+        }
+        if !self.options.mount.is_empty() {
+            write!(f, "{MOUNT_OPTS}{}", self.options.mount.join(","))?;
+        }
+        Ok(())
     }
 }
 
@@ -91,13 +142,47 @@ impl Spec {
         }
     }
 
+    /// The same subject with more options for mkfs (words) and mount (with commas between them).
+    pub(crate) fn with_options(self, mkfs: Option<&str>, mount: Option<&str>) -> Result<Spec> {
+        if mkfs.or(mount).is_none() {
+            return Ok(self);
+        }
+        let Spec::Kernel(mut kernel) = self else {
+            bail!(
+                "{self} is neither formatted nor mounted: --mkfs-opts and --mount-opts are for kernel file systems"
+            );
+        };
+        let mkfs = mkfs.unwrap_or_default().split_whitespace().map(str::to_owned);
+        let mount = mount.unwrap_or_default().split(',').filter(|option| !option.is_empty());
+        kernel.options.format.extend(mkfs);
+        kernel.options.mount.extend(mount.map(str::to_owned));
+        kernel.recipe.clone().with(&kernel.options)?;
+        Ok(Spec::Kernel(kernel))
+    }
+
+    /// The same subject as `--profile` says: a file that is a recipe replaces that of the subject,
+    /// any other profile is left to [`read_profile`].
+    pub(crate) fn with_profile(self, profile: &str) -> Result<Spec> {
+        let Some(mut recipe) = read_recipe(profile)? else { return Ok(self) };
+        let Spec::Kernel(mut kernel) = self else {
+            bail!("{profile} is the recipe of a kernel file system, and {self} is none");
+        };
+        recipe.name = kernel.recipe.name;
+        kernel.recipe = recipe;
+        kernel.file = Some(PathBuf::from(profile));
+        Ok(Spec::Kernel(kernel))
+    }
+
     /// The profile that fits the subject.
     pub(crate) fn profile(&self) -> Result<String> {
         Ok(match self {
             Spec::Dir(path) => fathom_subjects::dir::detect_profile(path)?.to_owned(),
             Spec::Model(_) => "model".to_owned(),
             Spec::Reffs(_) => "reffs".to_owned(),
-            Spec::Kernel(recipe) => recipe.profile.clone(),
+            Spec::Kernel(kernel) => match &kernel.file {
+                Some(file) => file.display().to_string(),
+                None => kernel.recipe.profile.clone(),
+            },
         })
     }
 
@@ -147,29 +232,15 @@ impl Spec {
     /// contains, if any, is set up.
     pub(crate) fn build(&self, reference: &Config, times: bool) -> Result<Box<dyn Territory>> {
         let view = View { times, ..View::default() };
-        let name = self.to_string();
+        let with = |mutant: &Option<Mutant>| Config { mutant: *mutant, ..reference.clone() };
         Ok(match self {
-            Spec::Dir(path) => {
-                let subject = DirSubject::create(path, view)?;
-                Box::new(Restart::new(name, subject, |subject| Ok(subject.reset()?)))
-            }
-            Spec::Kernel(recipe) => {
-                let subject = KernelSubject::new((**recipe).clone(), view)?;
-                Box::new(Restart::new(name, subject, |subject| Ok(subject.reset()?)))
-            }
-            Spec::Model(mutant) => {
-                let config = Config { mutant: *mutant, ..reference.clone() };
-                let model = Model::new(config.clone())?;
-                Box::new(Restart::new(name, model, move |model| {
-                    let fault = |error| HarnessFault::new("making the model", error);
-                    *model = Model::new(config.clone()).map_err(fault)?;
-                    Ok(())
-                }))
-            }
-            Spec::Reffs(mutant) => {
-                let config = Config { mutant: *mutant, ..reference.clone() };
-                let subject = ReffsSubject::new(config, view)?;
-                Box::new(Restart::new(name, subject, ReffsSubject::reset))
+            Spec::Dir(path) => Box::new(DirSubject::create(path, view)?),
+            Spec::Model(mutant) => Box::new(ModelSubject::new(with(mutant))?),
+            Spec::Reffs(mutant) => Box::new(ReffsSubject::new(with(mutant), view)?),
+            Spec::Kernel(kernel) => {
+                let name = kernel.to_string();
+                let recipe = kernel.recipe.clone().with(&kernel.options)?;
+                Box::new(KernelSubject::new(Recipe { name, ..recipe }, view)?)
             }
         })
     }
@@ -201,6 +272,66 @@ pub(crate) fn read_profile(name: &str) -> Result<Quirks> {
             did_you_mean(name, Quirks::profile_names())
         );
     }
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-    Quirks::parse(&text).map_err(|error| anyhow::anyhow!("{name}: {error}"))
+    let quirks = match read_recipe(name)? {
+        None => read(name)?,
+        Some(Recipe { quirks: Some(quirks), .. }) => quirks,
+        Some(Recipe { profile, .. }) => return read_profile(&profile),
+    };
+    Quirks::parse(&quirks).map_err(|error| anyhow::anyhow!("{name}: {error}"))
+}
+
+fn read(file: &str) -> Result<String> {
+    std::fs::read_to_string(file).with_context(|| format!("cannot read {file}"))
+}
+
+/// The recipe in a file; `None` if it is no file, or one with quirks only.
+fn read_recipe(file: &str) -> Result<Option<Recipe>> {
+    if !std::path::Path::new(file).is_file() {
+        return Ok(None);
+    }
+    let text = read(file)?;
+    let is_recipe = text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("fs_type"));
+    let recipe = is_recipe.then(|| Recipe::parse(&text).with_context(|| file.to_owned()));
+    recipe.transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_can_be_typed_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("mine.toml");
+        let text = "name = \"x\"\nabout = \"mine\"\nfs_type = \"ext4\"\nimage_kib = 2048\n\
+            [format]\ncommand = \"mkfs.ext4\"\npackage = \"e2fsprogs\"\n\
+            [quirks]\n# because\nlink_max = 7\n";
+        std::fs::write(&file, text).unwrap();
+        let mine = format!("ext4 --profile={} --mkfs-opts=-b 1024", file.display());
+        let names = [
+            "model",
+            "reffs:stale-hole",
+            "dir:/tmp",
+            "ext4",
+            "overlay:xfs",
+            "ext4 --mkfs-opts=-O ^has_journal -b 1024 --mount-opts=data=journal,noatime",
+            &mine,
+        ];
+        for name in names {
+            assert_eq!(name.parse::<Spec>().unwrap().to_string(), name);
+        }
+        let spec: Spec = mine.parse().unwrap();
+        let quirks = read_profile(&spec.profile().unwrap()).unwrap();
+        assert_eq!(quirks.link_max, 7);
+    }
+
+    #[test]
+    fn options_that_mean_nothing_are_refused() {
+        let refused = |spec: &str, mkfs, mount| {
+            let spec: Spec = spec.parse().unwrap();
+            spec.with_options(mkfs, mount).unwrap_err().to_string()
+        };
+        assert!(refused("tmpfs", Some("-q"), None).contains("not formatted"));
+        assert!(refused("model", None, Some("x")).contains("neither formatted nor mounted"));
+    }
 }

@@ -19,6 +19,11 @@ pub struct FsBytes(Arc<[u8]>);
 pub type FsPath = FsBytes;
 
 impl FsBytes {
+    /// No bytes; takes no memory.
+    pub fn empty() -> FsBytes {
+        FsBytes(Arc::default())
+    }
+
     /// The bytes as they go to the kernel, without a terminating NUL.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

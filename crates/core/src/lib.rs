@@ -31,7 +31,7 @@ pub use op::{Op, Slot, Target, TimeArg};
 pub use outcome::{Outcome, Payload, Stat, Statfs};
 pub use pattern::Pattern;
 pub use plain::PlainTree;
-pub use subject::{Capability, Checkpoint, HarnessFault, Subject};
+pub use subject::{Capability, HarnessFault, Subject};
 pub use territory::{Checked, Glimpse, Rescue, Saved, Territory, Way};
 pub use trace::{Header, Step, Trace, TraceError, TraceReader, TraceWriter};
 pub use tree::{Difference, Entry, Kind, Stamp, Times, Tree};

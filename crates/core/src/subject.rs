@@ -1,4 +1,4 @@
-//! The seams: what executes operations, what can go back, what tells people.
+//! The seam to what executes operations. What a campaign needs beyond it is [`crate::Territory`].
 
 use std::collections::BTreeSet;
 
@@ -59,22 +59,4 @@ pub trait Subject {
     /// # Errors
     /// Only if the harness could not even ask the file system.
     fn observe(&mut self) -> Result<Tree, HarnessFault>;
-}
-
-/// A subject that can go back to an earlier state.
-pub trait Checkpoint: Subject {
-    /// Names a saved state.
-    type Token;
-
-    /// Saves the present state.
-    ///
-    /// # Errors
-    /// If it cannot be saved.
-    fn save(&mut self) -> Result<Self::Token, HarnessFault>;
-
-    /// Goes back to a saved state; the token stays valid.
-    ///
-    /// # Errors
-    /// If it cannot be restored.
-    fn restore(&mut self, token: &Self::Token) -> Result<(), HarnessFault>;
 }

@@ -20,7 +20,6 @@ pub mod generate;
 pub mod oracle;
 pub mod pulse;
 pub mod replay;
-pub mod restart;
 pub mod run;
 pub mod search;
 pub mod stats;
@@ -32,7 +31,6 @@ pub use finding::Finding;
 pub use generate::{Config, Generator};
 pub use oracle::{Oracle, Signature};
 pub use replay::{Replay, ReplayVerdict, replay};
-pub use restart::Restart;
 pub use stats::Stats;
 
 /// Is told what happens; the engine itself never prints.

@@ -5,17 +5,11 @@ mod common;
 use std::time::Duration;
 
 use common::plan;
-use fathom_core::HarnessFault;
-use fathom_core::Territory;
-use fathom_engine::{ReplayVerdict, Restart, Silent, Strategy, check, replay};
-use fathom_model::{Config, Model, Mutant, Quirks};
+use fathom_engine::{ReplayVerdict, Silent, Strategy, check, replay};
+use fathom_model::{Config, ModelSubject, Mutant, Quirks};
 
-fn subject(config: Config) -> impl Territory {
-    let model = Model::new(config.clone()).expect("the configuration works");
-    Restart::new("model", model, move |model: &mut Model| {
-        *model = Model::new(config.clone()).map_err(|error| HarnessFault::new("reset", error))?;
-        Ok(())
-    })
+fn subject(config: Config) -> ModelSubject {
+    ModelSubject::new(config).expect("the configuration works")
 }
 
 #[test]

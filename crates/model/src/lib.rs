@@ -15,12 +15,14 @@
 pub mod config;
 pub mod mutant;
 pub mod quirks;
+mod subject;
 pub mod syscall;
 pub mod volume;
 
 pub use config::{Config, ConfigError};
 pub use mutant::Mutant;
 pub use quirks::Quirks;
+pub use subject::ModelSubject;
 pub use syscall::Model;
 pub use volume::{
     Attr, Caller, DirEntry, Ino, NewNode, ROOT, SetTime, TreeOptions, Volume, VolumeImage,

@@ -156,8 +156,24 @@ macro_rules! profiles {
 
 /// Name and text of every profile.
 const PROFILES: &[(&str, &str)] = profiles![
-    "generic", "model", "tmpfs", "ext2", "ext2-1k", "ext4", "ext4-1k", "xfs", "btrfs", "overlay",
-    "fuse", "reffs"
+    "generic",
+    "model",
+    "tmpfs",
+    "ext2",
+    "ext2-1k",
+    "ext4",
+    "ext4-1k",
+    "xfs",
+    "btrfs",
+    "overlay",
+    "overlay-ext2-1k",
+    "overlay-ext4",
+    "overlay-ext4-1k",
+    "overlay-xfs",
+    "overlay-btrfs",
+    "overlay-generic",
+    "fuse",
+    "reffs"
 ];
 
 /// A profile as it is written: the values that differ from the profile it inherits, or from the

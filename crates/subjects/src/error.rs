@@ -33,12 +33,30 @@ pub enum SubjectError {
         package: String,
     },
     /// A formatting program failed.
-    #[error("{program} failed: {output}")]
+    #[error("`{command}` failed on a device of {kib} KiB: {output}", kib = image_bytes >> 10)]
     Format {
-        /// The program.
-        program: String,
+        /// The program and its arguments.
+        command: String,
+        /// Size of the device.
+        image_bytes: u64,
         /// What it said.
         output: String,
+    },
+    /// There is no formatting program.
+    #[error("{0} is not formatted: there is no program to give options to")]
+    NotFormatted(String),
+    /// A recipe cannot be used.
+    #[error("not a recipe of a file system: {0}")]
+    Recipe(String),
+    /// The kernel lacks something that came later.
+    #[error("{name} needs Linux {needs} or newer, this is {running}")]
+    KernelTooOld {
+        /// What was asked for.
+        name: String,
+        /// The first kernel with it.
+        needs: String,
+        /// The kernel here.
+        running: String,
     },
     /// A loop device could not be made.
     #[error("cannot make a loop device ({what}): {source}")]

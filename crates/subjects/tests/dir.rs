@@ -8,7 +8,9 @@ use std::sync::Barrier;
 
 use common::*;
 use fathom_core::flags::OpenFlags;
-use fathom_core::{Capability, Errno, FsBytes, Kind, Mode, Op, Outcome, Subject, Target};
+use fathom_core::{
+    Capability, Errno, FsBytes, Kind, Mode, Op, Outcome, Subject, Target, Territory,
+};
 use fathom_subjects::dir::{DirSubject, detect_profile};
 use fathom_subjects::sys::View;
 

@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use common::*;
 use fathom_core::flags::OpenFlags;
 use fathom_core::{
-    Capability, Checkpoint, Errno, HarnessFault, Mode, Op, Outcome, Pattern, Subject, Target, Tree,
+    Capability, Errno, HarnessFault, Mode, Op, Outcome, Pattern, Subject, Target, Territory, Tree,
+    Way,
 };
 use fathom_model::{Config, TreeOptions};
 use fathom_subjects::fuse::ReffsSubject;
@@ -126,7 +127,7 @@ fn checkpoints_bring_back_the_whole_state() {
     expect(&mut subject, mkdir("d", 0o755), ok(0));
     expect(&mut subject, create(0, "d/f"), ok(0));
     expect(&mut subject, pwrite(0, 10_000, 1, 5_000), ok(5_000));
-    let (first, tree) = (subject.save().unwrap(), subject.observe().unwrap());
+    let (first, tree) = (subject.save(Way::Ioctl).unwrap(), subject.observe().unwrap());
 
     expect(&mut subject, Op::Truncate { target: Target::Slot(0), len: 3 }, ok(0));
     expect(
@@ -135,18 +136,21 @@ fn checkpoints_bring_back_the_whole_state() {
         ok(0),
     );
     expect(&mut subject, Op::Chmod { target: path("e/f"), mode: Mode(0) }, ok(0));
-    let (second, other) = (subject.save().unwrap(), subject.observe().unwrap());
+    let (second, other) = (subject.save(Way::Ioctl).unwrap(), subject.observe().unwrap());
 
     for _ in 0..3 {
-        subject.restore(&first).unwrap();
+        subject.restore(first).unwrap();
         expect(&mut subject, Op::Close { slot: 0 }, err(Errno::EBADF));
         assert_eq!(tree.differences(&subject.observe().unwrap()), []);
         expect(&mut subject, open(0, "d/f", OpenFlags::empty()), ok(0));
         let data = Outcome::data(&[vec![0; 10], bytes(1, 90)].concat());
         expect(&mut subject, Op::Pread { slot: 0, offset: 9_990, len: 100 }, data);
-        subject.restore(&second).unwrap();
+        subject.restore(second).unwrap();
         assert_eq!(other.differences(&subject.observe().unwrap()), []);
     }
+    subject.forget(first);
+    assert!(subject.restore(first).is_err());
+    assert!(subject.save(Way::Remount).is_err());
 }
 
 #[test]

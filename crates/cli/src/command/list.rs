@@ -42,13 +42,7 @@ fn subjects(json: bool) -> Result<()> {
         row("reffs", "the reference served through FUSE", vec![Need::Fuse]),
     ];
     for recipe in Recipe::all() {
-        let mut needs = vec![Need::Root, Need::Kernel(recipe.fs_type.clone())];
-        if let Some(format) = &recipe.format {
-            needs.push(Need::Program(format.command[0].clone(), format.package.clone()));
-        }
-        let size_mib = recipe.image_bytes >> 20;
-        let description = format!("the kernel's {} in memory, {size_mib} MiB", recipe.fs_type);
-        rows.push(row(&recipe.name, &description, needs));
+        rows.push(kernel_row(&recipe));
     }
     for known in library::all() {
         let needs = vec![Need::Feature(known.feature, known.is_built_in(), known.needs)];
@@ -70,12 +64,29 @@ fn subjects(json: bool) -> Result<()> {
     Ok(print(&table(&lines))?)
 }
 
+fn kernel_row(recipe: &Recipe) -> Row {
+    let types = recipe.fs_types();
+    let mut needs = vec![Need::Root];
+    needs.extend(types.iter().map(|fs_type| Need::Kernel((*fs_type).to_owned())));
+    needs.extend(recipe.layer.as_ref().map(|layer| Need::KernelVersion(layer.kernel_min)));
+    if let Some(format) = &recipe.format {
+        needs.push(Need::Program(format.command[0].clone(), format.package.clone()));
+    }
+    let description = match recipe.image_bytes >> 20 {
+        0 => recipe.about.clone(),
+        mib => format!("{}, {mib} MiB in memory", recipe.about),
+    };
+    row(&recipe.name, &description, needs)
+}
+
 /// What a subject needs of the machine.
 enum Need {
     Root,
     Fuse,
     /// A file system of the kernel.
     Kernel(String),
+    /// A kernel of at least this version.
+    KernelVersion((u32, u32)),
     /// A program and its Debian package.
     Program(String, String),
     /// A cargo feature, whether it is built in, and what building it needs.
@@ -97,6 +108,7 @@ impl Need {
             Need::Root => "root".to_owned(),
             Need::Fuse => "/dev/fuse".to_owned(),
             Need::Kernel(fs_type) => format!("{fs_type} in the kernel"),
+            Need::KernelVersion((major, minor)) => format!("Linux {major}.{minor}"),
             Need::Program(_, package) => package.clone(),
             Need::Feature(feature, _, "") => format!("feature {feature}"),
             Need::Feature(feature, _, needs) => format!("feature {feature}, {needs}"),
@@ -108,6 +120,12 @@ impl Need {
             Need::Root => (is_root(), "not root".to_owned()),
             Need::Fuse => (Path::new("/dev/fuse").exists(), "no /dev/fuse".to_owned()),
             Need::Kernel(fs_type) => (kernel_has(fs_type), format!("no {fs_type} in the kernel")),
+            Need::KernelVersion(min) => {
+                let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+                let release = release.unwrap_or_default();
+                let have = fathom_subjects::kernel::version(&release);
+                (have.is_none_or(|have| have >= *min), format!("this is {}", release.trim()))
+            }
             Need::Program(program, package) => {
                 (in_path(program), format!("no {program} (package {package})"))
             }

@@ -46,7 +46,7 @@ mod xattr;
 use std::collections::BTreeSet;
 
 use fathom_core::{
-    Capability, Checkpoint, Digest, Errno, HarnessFault, Mode, Op, Outcome, Slot, Subject, Tree,
+    Capability, Digest, Errno, HarnessFault, Mode, Op, Outcome, Slot, Subject, Tree,
 };
 
 use crate::config::{Config, ConfigError};
@@ -72,8 +72,7 @@ impl Model {
     /// # Errors
     /// If the configuration cannot work.
     pub fn new(config: Config) -> Result<Model, ConfigError> {
-        let caller =
-            Caller { uid: config.uid, gid: config.gid, groups: config.groups.as_slice().into() };
+        let caller = Caller::first(&config);
         let umask = Mode(config.umask.0 & 0o777);
         Ok(Model { volume: Volume::new(config)?, files: Files::default(), caller, umask })
     }
@@ -179,7 +178,7 @@ impl Subject for Model {
     fn name(&self) -> String {
         match self.volume.config().mutant {
             None => "model".to_owned(),
-            Some(mutant) => format!("model with the mutant {mutant:?}"),
+            Some(mutant) => format!("model:{}", mutant.name()),
         }
     }
 
@@ -193,19 +192,5 @@ impl Subject for Model {
 
     fn observe(&mut self) -> Result<Tree, HarnessFault> {
         Ok(self.volume.tree(TreeOptions { segments: true, times: true }))
-    }
-}
-
-/// A saved state is a clone: both share everything until one of them changes.
-impl Checkpoint for Model {
-    type Token = Model;
-
-    fn save(&mut self) -> Result<Model, HarnessFault> {
-        Ok(self.clone())
-    }
-
-    fn restore(&mut self, token: &Model) -> Result<(), HarnessFault> {
-        *self = token.clone();
-        Ok(())
     }
 }

@@ -69,6 +69,11 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// Who calls in the beginning.
+    pub fn first(config: &Config) -> Caller {
+        Caller { uid: config.uid, gid: config.gid, groups: config.groups.as_slice().into() }
+    }
+
     /// uid 0, gid 0, no further groups.
     pub fn root() -> Caller {
         Caller { uid: 0, gid: 0, groups: Arc::default() }

@@ -10,7 +10,9 @@ mod scratch;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use fathom_core::{Capability, HarnessFault, Op, Outcome, Subject, Tree};
+use fathom_core::{
+    Capability, FsPath, Glimpse, HarnessFault, Op, Outcome, Subject, Territory, Tree,
+};
 
 use crate::error::SubjectError;
 use crate::sys::{Executor, View};
@@ -46,18 +48,6 @@ impl DirSubject {
         Ok(DirSubject { given, executor, scratch, capabilities })
     }
 
-    /// Starts again: an empty directory, no open slots, the first mask and identity.
-    ///
-    /// # Errors
-    /// If the old directory cannot be removed or a new one cannot be made.
-    pub fn reset(&mut self) -> Result<(), SubjectError> {
-        self.executor.release();
-        self.scratch.remove()?;
-        self.scratch = Scratch::create(&self.given)?;
-        self.executor.restart(self.scratch.open()?)?;
-        Ok(())
-    }
-
     /// What decides how the directory behaves, beyond the file system itself.
     ///
     /// # Errors
@@ -87,5 +77,18 @@ impl Subject for DirSubject {
 
     fn observe(&mut self) -> Result<Tree, HarnessFault> {
         self.executor.observe()
+    }
+}
+
+impl Territory for DirSubject {
+    fn reset(&mut self) -> Result<(), HarnessFault> {
+        self.executor.release();
+        self.scratch.remove()?;
+        self.scratch = Scratch::create(&self.given)?;
+        self.executor.restart(self.scratch.open()?)
+    }
+
+    fn glance(&mut self, paths: &[FsPath]) -> Result<Vec<Glimpse>, HarnessFault> {
+        self.executor.glance(paths)
     }
 }

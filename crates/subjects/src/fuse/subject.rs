@@ -1,15 +1,17 @@
 //! [`ReffsSubject`]: operations on a RefFS of its own, by real system calls.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use fathom_core::{Capability, Checkpoint, HarnessFault, Op, Outcome, Subject, Tree};
+use fathom_core::{
+    Capability, FsPath, Glimpse, HarnessFault, Op, Outcome, Saved, Subject, Territory, Tree, Way,
+};
 use fathom_model::Config;
 use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 use tempfile::TempDir;
 
 use super::mount::{Mount, Options};
 use super::snapshot::Snapshots;
-use crate::sys::{Executor, View};
+use crate::sys::{Executor, Guard, View};
 
 /// The key of the state in which the subject started.
 const START: u64 = 0;
@@ -22,6 +24,9 @@ pub struct ReffsSubject {
     /// None only while it is being remounted, or after that failed.
     live: Option<Live>,
     key_next: u64,
+    /// What must be minded in each saved state.
+    guards: BTreeMap<u64, Guard>,
+    name: String,
     _point: Option<TempDir>,
 }
 
@@ -59,6 +64,10 @@ impl ReffsSubject {
     /// If it cannot be mounted or the thread cannot be taken over.
     pub fn new(config: Config, view: View) -> Result<ReffsSubject, HarnessFault> {
         stay_on_one_processor();
+        let name = match config.mutant {
+            None => "reffs".to_owned(),
+            Some(mutant) => format!("reffs:{}", mutant.name()),
+        };
         let options = Options::default();
         let (mount, point) = if rustix::process::geteuid().is_root() {
             (Mount::detached(config, options), None)
@@ -71,19 +80,14 @@ impl ReffsSubject {
         let root = live.mount.open_root().map_err(fault("entering"))?;
         live.snapshots.save(START).map_err(fault("saving"))?;
         let executor = Executor::new(root, view)?;
-        Ok(ReffsSubject { executor, live: Some(live), key_next: START + 1, _point: point })
-    }
-
-    /// Starts again: an empty file system, no open slots, the first mask and identity.
-    ///
-    /// # Errors
-    /// If the mount is gone.
-    pub fn reset(&mut self) -> Result<(), HarnessFault> {
-        self.executor.release();
-        let live = self.live()?;
-        live.snapshots.restore(START, false).map_err(fault("restoring"))?;
-        let root = live.mount.open_root().map_err(fault("entering"))?;
-        self.executor.restart(root)
+        Ok(ReffsSubject {
+            executor,
+            live: Some(live),
+            key_next: START + 1,
+            guards: BTreeMap::new(),
+            name,
+            _point: point,
+        })
     }
 
     /// Looks at the volume behind the mount.
@@ -114,7 +118,7 @@ impl ReffsSubject {
 
 impl Subject for ReffsSubject {
     fn name(&self) -> String {
-        "reffs".to_owned()
+        self.name.clone()
     }
 
     fn capabilities(&self) -> BTreeSet<Capability> {
@@ -140,19 +144,52 @@ impl Subject for ReffsSubject {
     }
 }
 
-/// By the snapshot ioctls. Restoring closes every slot; mask and identity stay as they are.
-impl Checkpoint for ReffsSubject {
-    type Token = u64;
-
-    fn save(&mut self) -> Result<u64, HarnessFault> {
-        let key = self.key_next;
-        self.live()?.snapshots.save(key).map_err(fault("saving"))?;
-        self.key_next += 1;
-        Ok(key)
+impl Territory for ReffsSubject {
+    fn reset(&mut self) -> Result<(), HarnessFault> {
+        self.executor.release();
+        let live = self.live()?;
+        live.snapshots.restore(START, false).map_err(fault("restoring"))?;
+        let root = live.mount.open_root().map_err(fault("entering"))?;
+        self.executor.restart(root)
     }
 
-    fn restore(&mut self, token: &u64) -> Result<(), HarnessFault> {
+    fn glance(&mut self, paths: &[FsPath]) -> Result<Vec<Glimpse>, HarnessFault> {
+        self.executor.glance(paths)
+    }
+
+    fn ways(&self) -> Vec<Way> {
+        vec![Way::Ioctl]
+    }
+
+    fn save(&mut self, way: Way) -> Result<Saved, HarnessFault> {
+        if way != Way::Ioctl {
+            return Err(HarnessFault::new("saving", format!("{} cannot save by {way}", self.name)));
+        }
+        let key = self.key_next;
+        self.live()?.snapshots.save(key).map_err(fault("saving"))?;
+        self.guards.insert(key, self.executor.guard().clone());
+        self.key_next += 1;
+        Ok(Saved(key))
+    }
+
+    fn restore(&mut self, saved: Saved) -> Result<(), HarnessFault> {
+        let guard =
+            self.guards.get(&saved.0).cloned().ok_or_else(|| {
+                HarnessFault::new("restoring", format!("{saved:?} was not saved"))
+            })?;
         self.executor.close_all();
-        self.live()?.snapshots.restore(*token, false).map_err(fault("restoring"))
+        let live = self.live()?;
+        live.snapshots.restore(saved.0, false).map_err(fault("restoring"))?;
+        let root = live.mount.open_root().map_err(fault("entering"))?;
+        self.executor.restart_with(root, &guard)
+    }
+
+    fn forget(&mut self, saved: Saved) {
+        if self.guards.remove(&saved.0).is_some()
+            && let Ok(live) = self.live()
+        {
+            // If the mount is gone, so is what was saved in it.
+            let _ = live.snapshots.drop(saved.0);
+        }
     }
 }

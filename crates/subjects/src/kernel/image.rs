@@ -1,39 +1,89 @@
-//! [`Image`]: a formatted disk in memory that can go back to how it was formatted.
+//! [`Image`]: a disk in memory that is ours: what changed on it can be taken out and put back.
+//!
+//! The memory is a memfd under a loop device. What the kernel's cache of the device holds is never
+//! looked at: it may be stale, or ahead of what was written (the "false discrepancies" of checkers
+//! that save and restore through the device). So nothing may be mounted, or the file system must be
+//! frozen, while the image is read, and nothing may be mounted while it is written.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
-use rustix::fs::{MemfdFlags, SeekFrom, ftruncate, memfd_create, seek};
+use rustix::fs::{
+    CWD, FallocateFlags, MemfdFlags, Mode, OFlags, SeekFrom, fallocate, ftruncate, memfd_create,
+    openat, seek,
+};
+use rustix::io::Errno;
 
-use super::recipe::{Format, Recipe};
+use super::recipe::{Program, Recipe};
 use crate::error::SubjectError;
 
 /// Root's programs, which the PATH of a plain `su` does not have.
 const SBIN: &str = "/usr/local/sbin:/usr/sbin:/sbin";
 
-/// A memfd, and what it held after formatting.
+/// What is compared and stored as one: a page of the memfd.
+pub(super) const BLOCK_BYTES: usize = 4096;
+
+/// One read while scanning: small enough to stay in a processor's cache until it is compared.
+const CHUNK_BYTES: usize = 64 * BLOCK_BYTES;
+
+/// What a block holds; `None` is zeros.
+pub(super) type Block = Option<Box<[u8; BLOCK_BYTES]>>;
+
+static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
+
+/// A memfd, and what it held in the beginning.
 pub(super) struct Image {
     memory: OwnedFd,
-    bytes: u64,
-    /// What is not zero, by offset.
-    pristine: Vec<(u64, Vec<u8>)>,
+    pristine: Vec<Block>,
+    chunk: Box<[u8]>,
+}
+
+/// A part of the memory as a scan meets it.
+enum Part<'a> {
+    /// Blocks from this index on.
+    Data(usize, &'a [u8]),
+    /// Blocks from the first index up to the second, which hold nothing.
+    Hole(usize, usize),
 }
 
 impl Image {
-    /// Formats a new disk.
-    pub(super) fn format(recipe: &Recipe, format: &Format) -> Result<Image, SubjectError> {
-        let failed = |error: io::Error| SubjectError::io("make an image in", "memory")(error);
+    /// Formats a new disk; [`Image::settle`] says when it is in its first state.
+    pub(super) fn format(recipe: &Recipe, format: &Program) -> Result<Image, SubjectError> {
         let make = || -> io::Result<OwnedFd> {
             let memory = memfd_create("fathom-image", MemfdFlags::CLOEXEC)?;
             ftruncate(&memory, recipe.image_bytes)?;
             Ok(memory)
         };
-        let memory = make().map_err(failed)?;
-        run(format, &memory)?;
-        let pristine = data(&memory, recipe.image_bytes).map_err(failed)?;
-        Ok(Image { memory, bytes: recipe.image_bytes, pristine })
+        let memory = make().map_err(SubjectError::io("make an image in", "memory"))?;
+        let output = run(format, &memory)?;
+        if !output.status.success() {
+            return Err(SubjectError::Format {
+                command: format.text(),
+                image_bytes: recipe.image_bytes,
+                output: text(&output),
+            });
+        }
+        let blocks = recipe.image_bytes as usize / BLOCK_BYTES;
+        let pristine = std::iter::repeat_with(|| None).take(blocks).collect();
+        Ok(Image { memory, pristine, chunk: vec![0; CHUNK_BYTES].into() })
+    }
+
+    /// What the disk holds now is what [`Image::changes`] are changes of.
+    pub(super) fn settle(&mut self) -> io::Result<()> {
+        let mut blocks = std::mem::take(&mut self.pristine);
+        blocks.fill(None);
+        let done = self.scan(|part| {
+            if let Part::Data(first, bytes) = part {
+                for (index, block) in (first..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
+                    blocks[index] = as_block(block);
+                }
+            }
+            Ok(())
+        });
+        self.pristine = blocks;
+        done
     }
 
     /// The memory.
@@ -41,55 +91,195 @@ impl Image {
         &self.memory
     }
 
-    /// Undoes everything since formatting. Nothing may be attached to it: the cache of a device
-    /// would not notice.
-    pub(super) fn revert(&mut self) -> Result<(), SubjectError> {
-        let revert = || -> io::Result<()> {
-            ftruncate(&self.memory, 0)?;
-            ftruncate(&self.memory, self.bytes)?;
-            for (start, bytes) in &self.pristine {
-                let mut done = 0;
-                while done < bytes.len() {
-                    done += rustix::io::pwrite(&self.memory, &bytes[done..], start + done as u64)?;
+    /// Size of the disk.
+    pub(super) fn bytes(&self) -> usize {
+        self.pristine.len() * BLOCK_BYTES
+    }
+
+    /// The blocks that are not as in the beginning, in ascending order.
+    pub(super) fn changes(&mut self) -> io::Result<Vec<(u32, Block)>> {
+        let mut changes = Vec::new();
+        let pristine = std::mem::take(&mut self.pristine);
+        let done = self.scan(|part| {
+            match part {
+                Part::Data(first, bytes) => {
+                    for (index, block) in (first..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
+                        if block != content(&pristine[index]) {
+                            changes.push((index as u32, as_block(block)));
+                        }
+                    }
+                }
+                Part::Hole(start, end) => {
+                    let lost = (start..end).filter(|index| pristine[*index].is_some());
+                    changes.extend(lost.map(|index| (index as u32, None)));
                 }
             }
             Ok(())
+        });
+        self.pristine = pristine;
+        done.map(|()| changes)
+    }
+
+    /// Makes the disk what it was in the beginning but for `changes`, which are in ascending order.
+    /// Only what differs is written; zeros become holes, so that later scans are short.
+    pub(super) fn become_changed(&mut self, changes: &[(u32, Block)]) -> io::Result<()> {
+        let pristine = std::mem::take(&mut self.pristine);
+        let mut ahead = changes.iter().peekable();
+        let mut target = |index: usize| {
+            while ahead.next_if(|(at, _)| (*at as usize) < index).is_some() {}
+            match ahead.peek() {
+                Some((at, block)) if *at as usize == index => block,
+                _ => &pristine[index],
+            }
         };
-        revert().map_err(SubjectError::io("revert the image in", "memory"))
+        let memory = self.memory.try_clone()?;
+        let done = self.scan(|part| {
+            match part {
+                Part::Data(first, bytes) => {
+                    for (index, block) in (first..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
+                        let wanted = target(index);
+                        if block != content(wanted) {
+                            put(&memory, index, wanted)?;
+                        }
+                    }
+                }
+                Part::Hole(start, end) => {
+                    for index in start..end {
+                        let wanted = target(index);
+                        if wanted.is_some() {
+                            put(&memory, index, wanted)?;
+                        }
+                    }
+                }
+            }
+            Ok(())
+        });
+        self.pristine = pristine;
+        done
+    }
+
+    /// The whole disk, if it were changed like this.
+    pub(super) fn whole(&self, changes: &[(u32, Block)]) -> Vec<u8> {
+        let mut bytes = vec![0; self.bytes()];
+        let all = self.pristine.iter().enumerate();
+        let changed = changes.iter().map(|(index, block)| (*index as usize, block));
+        for (index, block) in all.chain(changed) {
+            // What is zero may have been something else in the beginning.
+            let to = &mut bytes[index * BLOCK_BYTES..][..BLOCK_BYTES];
+            match block {
+                Some(block) => to.copy_from_slice(&block[..]),
+                None if self.pristine[index].is_some() => to.fill(0),
+                None => {}
+            }
+        }
+        bytes
+    }
+
+    /// How a whole disk differs from the first state.
+    pub(super) fn changes_of(&self, whole: &[u8]) -> Vec<(u32, Block)> {
+        let blocks = whole.chunks_exact(BLOCK_BYTES).zip(&self.pristine).enumerate();
+        let changed = blocks.filter(|(_, (block, first))| *block != content(first));
+        changed.map(|(index, (block, _))| (index as u32, as_block(block))).collect()
+    }
+
+    /// Runs a checking program on the disk, which it can only read.
+    pub(super) fn check(&self, program: &Program) -> Result<Output, SubjectError> {
+        let path = format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(&self.memory));
+        let readable = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|errno| SubjectError::io("read an image in", "memory")(errno.into()))?;
+        run(program, &readable)
+    }
+
+    /// Goes through the memory in ascending order, without touching its holes.
+    fn scan(&mut self, mut visit: impl FnMut(Part<'_>) -> io::Result<()>) -> io::Result<()> {
+        let size = rustix::fs::fstat(&self.memory)?.st_size as u64;
+        let mut at = 0;
+        while at < size {
+            let start = match seek(&self.memory, SeekFrom::Data(at)) {
+                Err(Errno::NXIO) => size,
+                start => start?,
+            };
+            if start > at {
+                visit(Part::Hole(at as usize / BLOCK_BYTES, start as usize / BLOCK_BYTES))?;
+            }
+            if start == size {
+                break;
+            }
+            let end = seek(&self.memory, SeekFrom::Hole(start))?;
+            at = start;
+            while at < end {
+                let len = ((end - at) as usize).min(CHUNK_BYTES);
+                read_exact(&self.memory, &mut self.chunk[..len], at)?;
+                visit(Part::Data(at as usize / BLOCK_BYTES, &self.chunk[..len]))?;
+                at += len as u64;
+            }
+        }
+        Ok(())
     }
 }
 
-/// The image is the program's standard input, so no path of ours has to be visible to it.
-fn run(format: &Format, memory: &OwnedFd) -> Result<(), SubjectError> {
-    let [program, arguments @ ..] = format.command.as_slice() else {
-        return Err(SubjectError::Format {
-            program: String::new(),
-            output: "no command".to_owned(),
-        });
+fn content(block: &Block) -> &[u8] {
+    block.as_ref().map_or(&ZEROS[..], |bytes| &bytes[..])
+}
+
+fn as_block(bytes: &[u8]) -> Block {
+    if bytes == ZEROS {
+        return None;
+    }
+    Some(bytes.to_vec().into_boxed_slice().try_into().expect("a whole block"))
+}
+
+fn put(memory: &OwnedFd, index: usize, block: &Block) -> io::Result<()> {
+    let at = (index * BLOCK_BYTES) as u64;
+    let Some(bytes) = block else {
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        return Ok(fallocate(memory, punch, at, BLOCK_BYTES as u64)?);
     };
-    let stdin = memory.as_fd().try_clone_to_owned().map_err(SubjectError::io("share", "memory"))?;
+    let mut done = 0;
+    while done < BLOCK_BYTES {
+        done += rustix::io::pwrite(memory, &bytes[done..], at + done as u64)?;
+    }
+    Ok(())
+}
+
+fn read_exact(memory: &OwnedFd, to: &mut [u8], at: u64) -> io::Result<()> {
+    let mut done = 0;
+    while done < to.len() {
+        match rustix::io::pread(memory, &mut to[done..], at + done as u64)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => done += count,
+        }
+    }
+    Ok(())
+}
+
+/// Runs a program on an image. The image is its standard input, so that no path of ours has to be
+/// visible to it.
+fn run(program: &Program, image: &OwnedFd) -> Result<Output, SubjectError> {
+    let (name, arguments) = program.command.split_first().ok_or_else(|| {
+        SubjectError::Recipe("a command is empty: give a program and its arguments".to_owned())
+    })?;
+    let stdin = image.as_fd().try_clone_to_owned().map_err(SubjectError::io("share", "memory"))?;
     let path = std::env::var("PATH").unwrap_or_default();
-    let output = Command::new(find(program, &format!("{path}:{SBIN}")))
+    let output = Command::new(find(name, &format!("{path}:{SBIN}")))
         .args(arguments)
         .arg("/proc/self/fd/0")
-        .envs(format.variables.iter().map(|(name, value)| (name, value)))
+        .envs(program.variables.iter().map(|(name, value)| (name, value)))
+        .env("LC_ALL", "C")
         .stdin(Stdio::from(stdin))
         .output();
-    let program = program.clone();
-    match output {
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => {
-            let text = [output.stdout, output.stderr].concat();
-            Err(SubjectError::Format {
-                program,
-                output: String::from_utf8_lossy(&text).trim().to_owned(),
-            })
+    output.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            SubjectError::NoProgram { program: name.clone(), package: program.package.clone() }
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(SubjectError::NoProgram { program, package: format.package.clone() })
-        }
-        Err(error) => Err(SubjectError::io("run", program)(error)),
-    }
+        _ => SubjectError::io("run", name)(error),
+    })
+}
+
+/// What a program printed.
+pub(super) fn text(output: &Output) -> String {
+    let bytes = [output.stdout.as_slice(), &output.stderr].concat();
+    String::from_utf8_lossy(&bytes).trim().replace("/proc/self/fd/0", "the image")
 }
 
 /// Where a program is; its bare name if it is nowhere.
@@ -98,23 +288,63 @@ fn find(program: &str, path: &str) -> PathBuf {
     candidates.into_iter().find(|file| file.is_file()).unwrap_or_else(|| program.into())
 }
 
-/// What the memory holds, without its holes.
-fn data(memory: &OwnedFd, size: u64) -> io::Result<Vec<(u64, Vec<u8>)>> {
-    let mut segments = Vec::new();
-    let mut at = 0;
-    while at < size {
-        let start = match seek(memory, SeekFrom::Data(at)) {
-            Err(rustix::io::Errno::NXIO) => break,
-            start => start?,
-        };
-        let end = seek(memory, SeekFrom::Hole(start))?;
-        let mut bytes = vec![0; (end - start) as usize];
-        let mut done = 0;
-        while done < bytes.len() {
-            done += rustix::io::pread(memory, &mut bytes[done..], start + done as u64)?;
-        }
-        segments.push((start, bytes));
-        at = end;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(blocks: usize) -> Image {
+        let memory = memfd_create("fathom-test", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&memory, (blocks * BLOCK_BYTES) as u64).unwrap();
+        let pristine = std::iter::repeat_with(|| None).take(blocks).collect();
+        Image { memory, pristine, chunk: vec![0; CHUNK_BYTES].into() }
     }
-    Ok(segments)
+
+    fn block(byte: u8) -> Block {
+        Some(Box::new([byte; BLOCK_BYTES]))
+    }
+
+    fn write(image: &Image, index: usize, value: &Block) {
+        put(&image.memory, index, value).unwrap();
+    }
+
+    fn allocated_blocks(image: &Image) -> i64 {
+        rustix::fs::fstat(&image.memory).unwrap().st_blocks / 8
+    }
+
+    #[test]
+    fn changes_are_those_since_the_beginning_and_bring_it_back() {
+        let mut disk = image(1000);
+        for index in [0, 5, 500] {
+            write(&disk, index, &block(7));
+        }
+        disk.settle().unwrap();
+        assert_eq!(disk.changes().unwrap(), []);
+        // Changed, new, gone (zeros and a hole), zeros where nothing was, rewritten with the same.
+        write(&disk, 0, &block(8));
+        write(&disk, 999, &block(9));
+        rustix::io::pwrite(&disk.memory, &ZEROS, 5 * 4096).unwrap();
+        write(&disk, 500, &None);
+        rustix::io::pwrite(&disk.memory, &ZEROS, 77 * 4096).unwrap();
+        let changes = disk.changes().unwrap();
+        let expected = [(0, block(8)), (5, None), (500, None), (999, block(9))];
+        assert_eq!(changes, expected);
+        let whole = disk.whole(&changes);
+        assert_eq!(disk.changes_of(&whole), expected);
+
+        disk.become_changed(&[]).unwrap();
+        assert_eq!(disk.changes().unwrap(), []);
+        write(&disk, 300, &block(3));
+        disk.become_changed(&changes).unwrap();
+        assert_eq!(disk.changes().unwrap(), expected);
+        let mut bytes = vec![0; disk.bytes()];
+        read_exact(&disk.memory, &mut bytes, 0).unwrap();
+        assert!(bytes == whole);
+        disk.become_changed(&[(1, block(1))]).unwrap();
+        assert_eq!(disk.changes().unwrap(), [(1, block(1))]);
+        assert_eq!(
+            allocated_blocks(&disk),
+            5,
+            "what was put back to zeros takes no memory: 0, 1, 5, 77, 500"
+        );
+    }
 }

@@ -8,6 +8,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, Mode, OFlags};
 
@@ -17,9 +18,16 @@ use crate::error::SubjectError;
 const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82;
 const LOOP_CONFIGURE: libc::Ioctl = 0x4C0A;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
+/// From the kernel's `include/uapi/linux/fs.h`.
+const BLKFLSBUF: libc::Ioctl = 0x1261;
+/// cachestat(2), Linux 6.5; the number is the same on all architectures.
+const SYS_CACHESTAT: libc::c_long = 451;
 
 /// Somebody else may take the free device between the question and the answer's use.
 const ATTEMPTS: usize = 64;
+
+/// A started program takes milliseconds to close what it inherited.
+const FREE_WITHIN: Duration = Duration::from_secs(10);
 
 /// Sectors as small as the device can have: what every recipe can live with.
 const SECTOR_BYTES: u32 = 512;
@@ -57,7 +65,7 @@ pub struct LoopDevice {
     path: PathBuf,
     /// Keeps the device attached between two mounts. Read-only: a kernel that protects mounted
     /// devices (BLK_DEV_WRITE_MOUNTED=n) refuses to mount one that is open for writing.
-    _open: OwnedFd,
+    open: OwnedFd,
 }
 
 impl LoopDevice {
@@ -79,8 +87,8 @@ impl LoopDevice {
             let writable = open(&path, OFlags::RDWR).map_err(failed("open it"))?;
             match configure(&writable, image) {
                 Ok(()) => {
-                    let _open = open(&path, OFlags::RDONLY).map_err(failed("open it again"))?;
-                    return Ok(LoopDevice { path, _open });
+                    let open = open(&path, OFlags::RDONLY).map_err(failed("open it again"))?;
+                    return Ok(LoopDevice { path, open });
                 }
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
                 Err(error) => return Err(failed("configure it")(error)),
@@ -93,6 +101,47 @@ impl LoopDevice {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Waits until nothing is mounted from the device. The last close of a mount unmounts at once;
+    /// but another thread that is about to start a program has copies of all descriptors for a
+    /// moment, and what is mounted again before that is the old file system with all it remembers.
+    pub(super) fn wait_until_free(&self) -> Result<(), SubjectError> {
+        let deadline = Instant::now() + FREE_WITHIN;
+        loop {
+            // A mounted device is claimed, and this claims it too (open(2), O_EXCL).
+            match open(&self.path, OFlags::RDONLY | OFlags::EXCL) {
+                Ok(_) => return Ok(()),
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                    if Instant::now() > deadline {
+                        return Err(SubjectError::Loop { what: "unmount from it", source: error });
+                    }
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+                Err(source) => return Err(SubjectError::Loop { what: "claim it", source }),
+            }
+        }
+    }
+
+    /// Makes the kernel forget what it has read of the image, which was changed under it; nothing
+    /// may be mounted. `false` if it cannot be told whether it did (a kernel before 6.5) or if
+    /// somebody (udev, say) keeps it from doing so: then only a new device will do.
+    pub(super) fn forget_cache(&self) -> bool {
+        // SAFETY: this request takes no argument.
+        let flushed = unsafe { libc::ioctl(self.open.as_raw_fd(), BLKFLSBUF, 0) };
+        flushed == 0 && cached_pages(&self.open) == Some(0)
+    }
+}
+
+/// How many pages of a file or device are in the page cache.
+fn cached_pages(file: &OwnedFd) -> Option<u64> {
+    // `struct cachestat_range`: from 0 to the end; `struct cachestat`: the first of five is ours.
+    let (range, mut stat) = ([0u64; 2], [0u64; 5]);
+    // SAFETY: the kernel reads a structure of two and fills in one of five 64-bit integers.
+    let done = unsafe {
+        let (range, stat) = (range.as_ptr(), stat.as_mut_ptr());
+        libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range, stat, 0)
+    };
+    (done == 0).then_some(stat[0])
 }
 
 fn open(path: impl AsRef<Path>, flags: OFlags) -> io::Result<OwnedFd> {

@@ -3,39 +3,109 @@
 //! Image, loop device and mount are reachable only through descriptors of this process: there is no
 //! mount point, no name in any directory, and nothing is left when the process ends, however it
 //! ends.
+//!
+//! # Going back
+//!
+//! The disk is ours, so a state is saved as the blocks in which it differs from the freshly made
+//! disk: after unmounting ([`Way::Remount`]), or while the file system is frozen ([`Way::Freeze`]).
+//! Restoring always unmounts: what the kernel remembers of a mounted file system cannot be told to
+//! forget.
 
+mod freeze;
 mod image;
+mod log;
 mod loop_device;
 mod mount;
 mod recipe;
+mod shelf;
 
 use std::collections::BTreeSet;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use fathom_core::{Capability, HarnessFault, Op, Outcome, Subject, Tree};
+use fathom_core::{
+    Capability, Checked, FsPath, Glimpse, HarnessFault, Op, Outcome, Saved, Subject, Territory,
+    Tree, Way,
+};
 use rustix::fs::AtFlags;
 
 use crate::error::SubjectError;
-use crate::sys::{Executor, View};
+use crate::sys::{Executor, Guard, View};
+use freeze::Keeper;
 use image::Image;
+use log::KernelLog;
+use shelf::Shelf;
 
 pub use loop_device::LoopDevice;
-pub use recipe::{Format, Recipe};
+pub use recipe::{Checker, Layer, Options, Program, Recipe, version};
+
+/// What saved states may take in memory before the oldest go to a file.
+const SAVED_BYTES_MAX: u64 = 1 << 30;
 
 /// See the module documentation. Takes over its thread: see [`crate::sys`].
 pub struct KernelSubject {
     recipe: Recipe,
     /// Holds the mount; dropped first.
     executor: Executor,
+    /// The mount under a layer, or the one that the executor holds; dropped next.
+    base: Option<OwnedFd>,
     /// Of a file system that has a disk.
     disk: Option<Disk>,
+    log: Result<KernelLog, HarnessFault>,
 }
 
 struct Disk {
-    /// Detached first.
-    device: LoopDevice,
+    /// None only while it is being exchanged. Detached first.
+    device: Option<LoopDevice>,
     image: Image,
+    shelf: Shelf,
+    /// Of a file system that can be frozen.
+    keeper: Option<Keeper>,
+    /// The names of our devices since the kernel's log was last read.
+    names: Vec<String>,
+}
+
+impl Disk {
+    fn format(recipe: &Recipe, format: &Program) -> Result<Disk, SubjectError> {
+        let image = Image::format(recipe, format)?;
+        let keeper = recipe.freezes.then(Keeper::start).transpose();
+        let mut disk = Disk {
+            device: None,
+            image,
+            shelf: Shelf::new(SAVED_BYTES_MAX),
+            keeper: keeper.map_err(SubjectError::io("start", "a process that thaws"))?,
+            names: Vec::new(),
+        };
+        disk.attach()?;
+        Ok(disk)
+    }
+
+    fn attach(&mut self) -> Result<(), SubjectError> {
+        self.device = None;
+        let device = LoopDevice::attach(self.image.memory())?;
+        let name = device.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if !self.names.contains(&name) {
+            self.names.push(name);
+        }
+        self.device = Some(device);
+        Ok(())
+    }
+
+    /// Writes a state of the shelf, or the first one, to the unmounted disk.
+    fn rewrite(&mut self, changes: &[(u32, image::Block)]) -> Result<(), SubjectError> {
+        self.image.become_changed(changes).map_err(in_memory("restore"))?;
+        // The device remembers what it has read.
+        if self.device.as_ref().is_some_and(LoopDevice::forget_cache) {
+            Ok(())
+        } else {
+            self.attach()
+        }
+    }
+}
+
+fn in_memory(what: &'static str) -> impl FnOnce(io::Error) -> SubjectError {
+    SubjectError::io(what, "the disk in memory")
 }
 
 impl KernelSubject {
@@ -47,32 +117,19 @@ impl KernelSubject {
         if !rustix::process::geteuid().is_root() {
             return Err(SubjectError::NotRoot(recipe.name));
         }
-        let disk = match &recipe.format {
-            Some(format) => {
-                let image = Image::format(&recipe, format)?;
-                Some(Disk { device: LoopDevice::attach(image.memory())?, image })
-            }
+        check_kernel(&recipe)?;
+        // Before the file system is made, so that what the kernel says of that counts too.
+        let log = KernelLog::open();
+        let mut disk = match &recipe.format {
+            Some(format) => Some(Disk::format(&recipe, format)?),
             None => None,
         };
-        let root = mount_fresh(&recipe, disk.as_ref())?;
-        let executor = Executor::new(root, view)?;
-        Ok(KernelSubject { recipe, executor, disk })
-    }
-
-    /// Starts again: the file system as it was formatted, no open slots, the first mask and
-    /// identity.
-    ///
-    /// # Errors
-    /// If it cannot be mounted again.
-    pub fn reset(&mut self) -> Result<(), SubjectError> {
-        self.executor.release();
-        if let Some(Disk { device, mut image }) = self.disk.take() {
-            drop(device);
-            image.revert()?;
-            self.disk = Some(Disk { device: LoopDevice::attach(image.memory())?, image });
+        if let Some(disk) = &mut disk {
+            prepare(&recipe, disk)?;
         }
-        self.executor.restart(mount_fresh(&self.recipe, self.disk.as_ref())?)?;
-        Ok(())
+        let (base, root) = mount_all(&recipe, disk.as_ref(), None)?;
+        let executor = Executor::new(root, view)?;
+        Ok(KernelSubject { recipe, executor, base: Some(base), disk, log })
     }
 
     /// How it was made.
@@ -82,32 +139,116 @@ impl KernelSubject {
 
     /// The device under the file system, if it has one.
     pub fn device(&self) -> Option<&Path> {
-        self.disk.as_ref().map(|disk| disk.device.path())
+        Some(self.disk.as_ref()?.device.as_ref()?.path())
+    }
+
+    /// Limits the memory for saved states; what is beyond it goes to a temporary file.
+    pub fn set_saved_bytes_max(&mut self, bytes: u64) {
+        if let Some(disk) = &mut self.disk {
+            disk.shelf.set_memory_bytes_max(bytes);
+        }
+    }
+
+    /// Closes everything; the disk then holds all that was written.
+    fn unmount(&mut self) -> Result<(), SubjectError> {
+        self.executor.release();
+        self.base = None;
+        self.disk
+            .as_ref()
+            .and_then(|disk| disk.device.as_ref())
+            .map_or(Ok(()), LoopDevice::wait_until_free)
+    }
+
+    fn mount(&mut self) -> Result<OwnedFd, SubjectError> {
+        let (base, root) = mount_all(&self.recipe, self.disk.as_ref(), self.base.take())?;
+        self.base = Some(base);
+        Ok(root)
     }
 
     fn remount(&mut self) -> Result<Outcome, HarnessFault> {
-        let Some(disk) = &self.disk else {
+        if self.disk.is_some() {
+            self.unmount()?;
+        } else if self.recipe.layer.is_some() {
+            // The layer is unmounted; what it lies on stays.
+            self.executor.release();
+        } else {
             return Err(HarnessFault::new("remount", "without a disk nothing would be left"));
-        };
-        self.executor.release();
-        let root = mount::mount(&self.recipe, Some(disk.device.path()))?;
+        }
+        let root = self.mount()?;
         self.executor.resume(root)?;
         Ok(Outcome::ok(0))
     }
+
+    fn the_disk(&mut self) -> Result<&mut Disk, HarnessFault> {
+        let name = &self.recipe.name;
+        let none = || HarnessFault::new("going back", format!("{name} has no disk"));
+        self.disk.as_mut().ok_or_else(none)
+    }
+
+    fn save_frozen(&mut self) -> Result<Vec<(u32, image::Block)>, HarnessFault> {
+        let failed = |error: io::Error| HarnessFault::new("saving a frozen file system", error);
+        let base = self.base.as_ref().expect("a mounted file system");
+        let disk = self.disk.as_mut().expect("asked only if there is one");
+        let Disk { keeper: Some(keeper), image, .. } = disk else {
+            return Err(failed(io::Error::other(format!("{} cannot be", self.recipe.name))));
+        };
+        keeper.frozen(base, || image.changes()).map_err(failed)
+    }
 }
 
-/// The first mount of an image: without `lost+found`, which the reference does not have.
-fn mount_fresh(recipe: &Recipe, disk: Option<&Disk>) -> Result<OwnedFd, SubjectError> {
-    let root = mount::mount(recipe, disk.map(|disk| disk.device.path()))?;
-    match rustix::fs::unlinkat(&root, "lost+found", AtFlags::REMOVEDIR) {
-        Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(root),
-        Err(errno) => Err(SubjectError::io("remove", "lost+found")(errno.into())),
+/// Refuses what this kernel is too old for.
+fn check_kernel(recipe: &Recipe) -> Result<(), SubjectError> {
+    let Some(layer) = &recipe.layer else { return Ok(()) };
+    let uname = rustix::system::uname();
+    let running = uname.release().to_string_lossy().into_owned();
+    match version(&running) {
+        Some(have) if have < layer.kernel_min => Err(SubjectError::KernelTooOld {
+            name: recipe.name.clone(),
+            needs: format!("{}.{}", layer.kernel_min.0, layer.kernel_min.1),
+            running,
+        }),
+        _ => Ok(()),
     }
+}
+
+/// Mounts a new disk once, removes what the reference does not have, and makes this the first state.
+fn prepare(recipe: &Recipe, disk: &mut Disk) -> Result<(), SubjectError> {
+    let (base, root) = mount_all(recipe, Some(disk), None)?;
+    for name in &recipe.removed_entries {
+        match rustix::fs::unlinkat(&base, name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+            Err(errno) => return Err(SubjectError::io("remove", name)(errno.into())),
+        }
+    }
+    drop((root, base));
+    disk.device.as_ref().map_or(Ok(()), LoopDevice::wait_until_free)?;
+    disk.image.settle().map_err(in_memory("read"))
+}
+
+/// Mounts the file system, unless `base` is there already, and its layer; returns both, which are
+/// the same without a layer.
+fn mount_all(
+    recipe: &Recipe,
+    disk: Option<&Disk>,
+    base: Option<OwnedFd>,
+) -> Result<(OwnedFd, OwnedFd), SubjectError> {
+    let base = match base {
+        Some(base) => base,
+        None => {
+            let device = disk.and_then(|disk| disk.device.as_ref()).map(LoopDevice::path);
+            mount::mount(recipe, device)?
+        }
+    };
+    let root = match &recipe.layer {
+        Some(layer) => mount::mount_layer(layer, &base)?,
+        None => base.try_clone().map_err(SubjectError::io("share", "a mount"))?,
+    };
+    Ok((base, root))
 }
 
 impl Subject for KernelSubject {
     fn name(&self) -> String {
-        format!("kernel:{}", self.recipe.name)
+        self.recipe.name.clone()
     }
 
     fn capabilities(&self) -> BTreeSet<Capability> {
@@ -115,7 +256,7 @@ impl Subject for KernelSubject {
         if self.executor.can_switch_identity() {
             capabilities.insert(Capability::Identity);
         }
-        if self.disk.is_some() {
+        if self.disk.is_some() || self.recipe.layer.is_some() {
             capabilities.insert(Capability::Remount);
         }
         capabilities
@@ -131,4 +272,126 @@ impl Subject for KernelSubject {
     fn observe(&mut self) -> Result<Tree, HarnessFault> {
         self.executor.observe()
     }
+}
+
+impl Territory for KernelSubject {
+    /// The file system as it was made.
+    fn reset(&mut self) -> Result<(), HarnessFault> {
+        self.unmount()?;
+        if let Some(disk) = &mut self.disk {
+            disk.rewrite(&[])?;
+        }
+        let root = self.mount()?;
+        self.executor.restart(root)
+    }
+
+    fn glance(&mut self, paths: &[FsPath]) -> Result<Vec<Glimpse>, HarnessFault> {
+        self.executor.glance(paths)
+    }
+
+    fn ways(&self) -> Vec<Way> {
+        match &self.disk {
+            Some(disk) if disk.keeper.is_some() => vec![Way::Freeze, Way::Remount],
+            Some(_) => vec![Way::Remount],
+            None => Vec::new(),
+        }
+    }
+
+    fn save(&mut self, way: Way) -> Result<Saved, HarnessFault> {
+        if !self.ways().contains(&way) {
+            let message = format!("{} cannot save by {way}", self.recipe.name);
+            return Err(HarnessFault::new("saving", message));
+        }
+        if self.executor.has_open_slots() {
+            return Err(HarnessFault::new("saving", "a slot is open: close it first"));
+        }
+        let changes = match way {
+            Way::Freeze => self.save_frozen()?,
+            _ => {
+                self.unmount()?;
+                let changes = self.the_disk()?.image.changes().map_err(in_memory("read"))?;
+                let root = self.mount()?;
+                self.executor.resume(root)?;
+                changes
+            }
+        };
+        let guard = self.executor.guard().clone();
+        let kept = self.the_disk()?.shelf.put(changes, guard);
+        kept.map_err(|error| HarnessFault::new("keeping a saved state", error))
+    }
+
+    fn restore(&mut self, saved: Saved) -> Result<(), HarnessFault> {
+        let (changes, guard) = self.the_disk()?.saved(saved)?;
+        self.unmount()?;
+        self.the_disk()?.rewrite(&changes)?;
+        let root = self.mount()?;
+        self.executor.restart_with(root, &guard)
+    }
+
+    fn forget(&mut self, saved: Saved) {
+        if let Some(disk) = &mut self.disk {
+            disk.shelf.forget(saved);
+        }
+    }
+
+    fn image(&mut self, saved: Saved) -> Result<Option<Vec<u8>>, HarnessFault> {
+        let Some(disk) = &self.disk else { return Ok(None) };
+        let (changes, _) = disk.saved(saved)?;
+        Ok(Some(disk.image.whole(&changes)))
+    }
+
+    /// Nothing is known of what is in it, so operations in it are looked at more closely.
+    fn adopt(&mut self, image: &[u8]) -> Result<Saved, HarnessFault> {
+        let disk = self.the_disk()?;
+        if image.len() != disk.image.bytes() {
+            let message = format!("it has {} bytes, the disk {}", image.len(), disk.image.bytes());
+            return Err(HarnessFault::new("taking over an image", message));
+        }
+        let changes = disk.image.changes_of(image);
+        let kept = disk.shelf.put(changes, Guard::wary());
+        kept.map_err(|error| HarnessFault::new("taking over an image", error))
+    }
+
+    fn fsck(&mut self) -> Result<Option<Checked>, HarnessFault> {
+        let Some(checker) = self.recipe.checker.clone() else { return Ok(None) };
+        self.unmount()?;
+        let output = self.the_disk()?.image.check(&checker.program)?;
+        let root = self.mount()?;
+        self.executor.resume(root)?;
+        judge(&checker, &output).map(Some)
+    }
+
+    fn complaints(&mut self) -> Result<Vec<String>, HarnessFault> {
+        let log = match &mut self.log {
+            Ok(log) => log,
+            Err(fault) => return Err(HarnessFault::new(&*fault.context, &fault.message)),
+        };
+        let names = self.disk.as_ref().map_or(&[][..], |disk| &disk.names);
+        let complaints = log.complaints(names)?;
+        if let Some(disk) = &mut self.disk {
+            let last = disk.names.len().saturating_sub(1);
+            disk.names.drain(..last);
+        }
+        Ok(complaints)
+    }
+}
+
+impl Disk {
+    fn saved(&self, saved: Saved) -> Result<(Vec<(u32, image::Block)>, Guard), HarnessFault> {
+        let got = self.shelf.get(saved);
+        let got = got.map_err(|error| HarnessFault::new("reading a saved state", error))?;
+        let none = || HarnessFault::new("restoring", format!("{saved:?} was not saved"));
+        got.map(|(changes, guard)| (changes, guard.clone())).ok_or_else(none)
+    }
+}
+
+/// What a checker's end means.
+fn judge(checker: &Checker, output: &std::process::Output) -> Result<Checked, HarnessFault> {
+    let (command, code) = (checker.program.text(), output.status.code());
+    let output = image::text(output);
+    if code.is_some_and(|code| checker.failed.contains(&code)) {
+        return Err(HarnessFault::new(format!("running {command}"), output));
+    }
+    let clean = code.is_some_and(|code| checker.clean.contains(&code));
+    Ok(Checked { command: format!("{command} IMAGE"), clean, code, output })
 }

@@ -4,29 +4,59 @@
 //! never attached. Nobody else sees it, and it is gone when the last descriptor is closed, also
 //! after a `SIGKILL`.
 
+use std::ffi::OsStr;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
+use rustix::fs::Mode;
+use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag,
     fsconfig_set_string, fsmount, fsopen,
 };
 
-use super::recipe::Recipe;
+use super::recipe::{Layer, Recipe};
 use crate::error::SubjectError;
 
-/// Mounts `device` (none for a file system without one) as the recipe says.
+/// The directories of an overlay, in the file system that it lies on.
+const LOWER: &str = "lower";
+const UPPER: &str = "upper";
+const WORK: &str = "work";
+
+/// Mounts `device` (none for a file system without one) as the recipe says, without its layer.
 pub(super) fn mount(recipe: &Recipe, device: Option<&Path>) -> Result<OwnedFd, SubjectError> {
-    let context =
-        fsopen(recipe.fs_type.as_str(), FsOpenFlags::FSOPEN_CLOEXEC).map_err(|errno| {
-            failed(recipe, "is the file system in this kernel?", None)(errno.into())
-        })?;
-    let configured = || -> Result<(), (&str, rustix::io::Errno)> {
-        if let Some(device) = device {
-            fsconfig_set_string(&context, "source", device).map_err(|e| ("its device", e))?;
+    let source = device.map(|device| ("source", device.as_os_str().to_owned()));
+    attach(&recipe.fs_type, source.as_slice(), &recipe.options)
+}
+
+/// Mounts an overlay in `base`, whose directories are made if they are not there.
+pub(super) fn mount_layer(layer: &Layer, base: &OwnedFd) -> Result<OwnedFd, SubjectError> {
+    for name in [LOWER, UPPER, WORK] {
+        match rustix::fs::mkdirat(base, name, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(SubjectError::io("make", name)(errno.into())),
         }
-        for option in &recipe.options {
+    }
+    // The way to a directory of a mount that is nowhere; the kernel goes it at once.
+    let dir = |name| format!("/proc/self/fd/{}/{name}", base.as_raw_fd());
+    let dirs = [("lowerdir", dir(LOWER)), ("upperdir", dir(UPPER)), ("workdir", dir(WORK))];
+    attach(&layer.fs_type, &dirs, &layer.options)
+}
+
+fn attach(
+    fs_type: &str,
+    settings: &[(&str, impl AsRef<OsStr>)],
+    options: &[String],
+) -> Result<OwnedFd, SubjectError> {
+    let context = fsopen(fs_type, FsOpenFlags::FSOPEN_CLOEXEC).map_err(|errno| {
+        failed(fs_type, "is the file system in this kernel?", None)(errno.into())
+    })?;
+    let configured = || -> Result<(), (&str, Errno)> {
+        for (key, value) in settings {
+            fsconfig_set_string(&context, *key, value.as_ref()).map_err(|errno| (*key, errno))?;
+        }
+        for option in options {
             match option.split_once('=') {
                 Some((key, value)) => fsconfig_set_string(&context, key, value),
                 None => fsconfig_set_flag(&context, option.as_str()),
@@ -35,17 +65,17 @@ pub(super) fn mount(recipe: &Recipe, device: Option<&Path>) -> Result<OwnedFd, S
         }
         fsconfig_create(&context).map_err(|errno| ("superblock", errno))
     };
-    configured().map_err(|(what, errno)| failed(recipe, what, Some(&context))(errno.into()))?;
+    configured().map_err(|(what, errno)| failed(fs_type, what, Some(&context))(errno.into()))?;
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
-        .map_err(|errno| failed(recipe, "fsmount", Some(&context))(errno.into()))
+        .map_err(|errno| failed(fs_type, "fsmount", Some(&context))(errno.into()))
 }
 
 fn failed(
-    recipe: &Recipe,
+    fs_type: &str,
     what: &str,
     context: Option<&OwnedFd>,
 ) -> impl FnOnce(io::Error) -> SubjectError {
-    let (fs_type, what) = (recipe.fs_type.clone(), what.to_owned());
+    let (fs_type, what) = (fs_type.to_owned(), what.to_owned());
     let log = context.map(kernel_log).unwrap_or_default();
     move |source| SubjectError::Mount { fs_type, what, source, log }
 }

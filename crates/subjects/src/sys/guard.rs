@@ -72,8 +72,8 @@ pub(super) enum Last {
 }
 
 /// What has been put into the subject that makes a look before the leap necessary.
-#[derive(Debug, Default)]
-pub(super) struct Guard {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Guard {
     /// A symbolic link that is absolute or has `..` in it.
     climbing_link: bool,
     /// A FIFO or a device.
@@ -81,6 +81,11 @@ pub(super) struct Guard {
 }
 
 impl Guard {
+    /// For a directory of which nothing is known.
+    pub(crate) fn wary() -> Guard {
+        Guard { climbing_link: true, special_file: true }
+    }
+
     /// The path for the kernel, if it stays inside.
     pub(super) fn within(&self, path: &FsPath, last: Last) -> Result<CPath, Refusal> {
         let c_path = CPath::new(path)?;

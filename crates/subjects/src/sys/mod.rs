@@ -11,8 +11,10 @@ mod buffer;
 mod call;
 mod content;
 mod data;
+mod glance;
 mod guard;
 mod listing;
+mod look;
 mod memory;
 mod name;
 mod open;
@@ -23,17 +25,18 @@ mod xattr;
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use fathom_core::{Capability, HarnessFault, Op, Outcome, Slot, Target, Tree};
+use fathom_core::{Capability, FsPath, Glimpse, HarnessFault, Op, Outcome, Slot, Target, Tree};
 
 use buffer::{BUFFER_BYTES, Buffer};
-use guard::{Guard, Last};
+use guard::Last;
 use open::OpenFile;
 use path::CPath;
 use seat::Seat;
 
+pub(crate) use guard::Guard;
 pub use guard::Refusal;
+pub use look::View;
 pub use seat::Identity;
-pub use walk::View;
 
 /// What an operation method returns: the file system's answer, or why it was not asked.
 type Applied = Result<Outcome, Refusal>;
@@ -88,6 +91,16 @@ impl Executor {
         self.seat.as_process(|| walk::walk(root, view, buffer))?
     }
 
+    /// Looks at some paths and nothing else; see [`fathom_core::Territory::glance`].
+    ///
+    /// # Errors
+    /// If the harness itself reached a limit; whatever the file system does is in the glimpses.
+    pub fn glance(&mut self, paths: &[FsPath]) -> Result<Vec<Glimpse>, HarnessFault> {
+        self.seat.sit()?;
+        let (guard, view, buffer) = (&self.guard, &self.view, &mut self.buffer);
+        self.seat.as_process(|| glance::glance(paths, guard, view, buffer))?
+    }
+
     /// Whether [`Op::Identity`] works.
     pub fn can_switch_identity(&self) -> bool {
         self.seat.can_switch()
@@ -117,10 +130,29 @@ impl Executor {
     /// # Errors
     /// If the directory cannot be entered.
     pub fn restart(&mut self, root: OwnedFd) -> Result<(), HarnessFault> {
+        self.restart_with(root, &Guard::default())
+    }
+
+    /// The same in a directory that is not empty; `guard` knows what is in it.
+    pub(crate) fn restart_with(
+        &mut self,
+        root: OwnedFd,
+        guard: &Guard,
+    ) -> Result<(), HarnessFault> {
         self.close_all();
         self.seat.forget();
-        self.guard = Guard::default();
+        self.guard = guard.clone();
         self.seat.set_root(root)
+    }
+
+    /// What has been made in the directory so far, as far as it needs care.
+    pub(crate) fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// Whether a slot is open.
+    pub(crate) fn has_open_slots(&self) -> bool {
+        self.slots.iter().any(Option::is_some)
     }
 
     fn dispatch(&mut self, op: &Op) -> Applied {

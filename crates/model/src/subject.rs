@@ -1,0 +1,152 @@
+//! [`ModelSubject`]: the reference in the place of a file system under test.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fathom_core::{
+    Capability, FsPath, Glimpse, HarnessFault, Op, Outcome, Saved, Subject, Territory, Tree, Way,
+};
+
+use crate::config::{Config, ConfigError};
+use crate::syscall::Model;
+use crate::volume::TreeOptions;
+
+/// A [`Model`] that can be walked on. With a mutant switched on it is the liar that a campaign must
+/// find, without one the honest subject that it must not accuse.
+#[derive(Clone, Debug)]
+pub struct ModelSubject {
+    model: Model,
+    empty: Model,
+    saved: BTreeMap<Saved, Model>,
+    saved_next: u64,
+}
+
+/// What is looked at: everything there is.
+const EVERYTHING: TreeOptions = TreeOptions { segments: true, times: true };
+
+impl ModelSubject {
+    /// An empty file system.
+    ///
+    /// # Errors
+    /// If the configuration cannot work.
+    pub fn new(config: Config) -> Result<ModelSubject, ConfigError> {
+        let empty = Model::new(config)?;
+        Ok(ModelSubject { model: empty.clone(), empty, saved: BTreeMap::new(), saved_next: 0 })
+    }
+
+    /// The file system as it is now.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+}
+
+impl Subject for ModelSubject {
+    fn name(&self) -> String {
+        self.model.name()
+    }
+
+    fn capabilities(&self) -> BTreeSet<Capability> {
+        self.model.capabilities()
+    }
+
+    fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
+        self.model.apply(op)
+    }
+
+    fn observe(&mut self) -> Result<Tree, HarnessFault> {
+        self.model.observe()
+    }
+}
+
+impl Territory for ModelSubject {
+    fn reset(&mut self) -> Result<(), HarnessFault> {
+        self.model = self.empty.clone();
+        Ok(())
+    }
+
+    fn glance(&mut self, paths: &[FsPath]) -> Result<Vec<Glimpse>, HarnessFault> {
+        let volume = self.model.volume();
+        Ok(paths.iter().map(|path| volume.glimpse(path, EVERYTHING)).collect())
+    }
+
+    fn ways(&self) -> Vec<Way> {
+        vec![Way::Clone]
+    }
+
+    /// A clone shares everything with the original until one of them changes.
+    fn save(&mut self, way: Way) -> Result<Saved, HarnessFault> {
+        if way != Way::Clone {
+            return Err(HarnessFault::new("saving", format!("the model cannot save by {way}")));
+        }
+        let saved = Saved(self.saved_next);
+        self.saved_next += 1;
+        self.saved.insert(saved, self.model.clone());
+        Ok(saved)
+    }
+
+    fn restore(&mut self, saved: Saved) -> Result<(), HarnessFault> {
+        let state = self.saved.get(&saved).ok_or_else(|| {
+            HarnessFault::new("restoring", format!("the model saved no {saved:?}"))
+        })?;
+        self.model = state.clone();
+        self.model.renew_process();
+        Ok(())
+    }
+
+    fn forget(&mut self, saved: Saved) {
+        self.saved.remove(&saved);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fathom_core::flags::OpenFlags;
+    use fathom_core::{Errno, Mode, Pattern};
+
+    use super::*;
+
+    fn create(path: &str) -> Op {
+        let flags = OpenFlags::O_CREAT | OpenFlags::O_RDWR;
+        Op::Open { slot: 0, path: path.into(), flags, mode: Mode(0o644) }
+    }
+
+    #[test]
+    fn saved_states_come_back_and_the_process_starts_again() {
+        let mut subject = ModelSubject::new(Config::default()).unwrap();
+        subject.apply(&create("f")).unwrap();
+        let (saved, tree) = (subject.save(Way::Clone).unwrap(), subject.observe().unwrap());
+        let data = Pattern { seed: 1, len: 9 };
+        subject.apply(&Op::Write { slot: 0, data }).unwrap();
+        subject.apply(&Op::Umask { mask: Mode(0o7) }).unwrap();
+        subject.apply(&Op::Identity { uid: 7, gid: 7, groups: Vec::new() }).unwrap();
+        for _ in 0..2 {
+            subject.restore(saved).unwrap();
+            assert_eq!(tree, subject.observe().unwrap());
+            let closed = subject.apply(&Op::Close { slot: 0 }).unwrap();
+            assert_eq!(closed, Outcome::err(Errno::EBADF), "every slot is closed");
+            let mask = subject.apply(&Op::Umask { mask: Mode(0o77) }).unwrap();
+            assert_eq!(mask, Outcome::ok(0o022), "the first mask");
+            let mkdir = Op::Mkdir { path: "d".into(), mode: Mode(0o755) };
+            assert_eq!(subject.apply(&mkdir).unwrap(), Outcome::ok(0), "the first user");
+        }
+        subject.forget(saved);
+        assert!(subject.restore(saved).is_err());
+        assert!(subject.save(Way::Freeze).is_err());
+        subject.reset().unwrap();
+        assert_eq!(subject.observe().unwrap().entries.len(), 1);
+    }
+
+    #[test]
+    fn a_glance_shows_what_the_tree_shows() {
+        let mut subject = ModelSubject::new(Config::default()).unwrap();
+        for path in ["d", "d/e", "d/e/f", "d/b"] {
+            subject.apply(&Op::Mkdir { path: path.into(), mode: Mode(0o755) }).unwrap();
+        }
+        subject.apply(&create("d/a")).unwrap();
+        subject.apply(&Op::Symlink { target: "d".into(), path: "l".into() }).unwrap();
+        let tree = subject.observe().unwrap();
+        let paths = [".", "d", "d/a", "d/e/f", "l", "missing", "d/a/x"].map(FsPath::from);
+        for (path, seen) in paths.iter().zip(subject.glance(&paths).unwrap()) {
+            assert_eq!(seen, tree.glimpse(path), "{path}");
+        }
+    }
+}

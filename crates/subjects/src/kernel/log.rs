@@ -1,0 +1,138 @@
+//! [`KernelLog`]: what the kernel has to say about a device.
+//!
+//! `/dev/kmsg` gives every record since we opened it with its severity (the kernel's
+//! Documentation/ABI/testing/dev-kmsg). A record belongs to a device if it names it; a bug, a
+//! warning, an oops or a hung task that names no device belongs to everybody who was there.
+
+use std::os::fd::OwnedFd;
+
+use fathom_core::HarnessFault;
+use rustix::fs::{CWD, Mode, OFlags, SeekFrom, openat, seek};
+use rustix::io::Errno;
+
+const LOG: &str = "/dev/kmsg";
+
+/// No record is longer (PRINTKRB_RECORD_MAX and its prefix in kernel/printk).
+const RECORD_BYTES: usize = 8192;
+
+/// syslog(2): errors and worse count, warnings if they sound like damage, notes never.
+const KERN_ERR: u8 = 3;
+const KERN_WARNING: u8 = 4;
+
+/// In records that name no device: the kernel itself is in trouble. As the kernel writes them
+/// (lib/bug.c, kernel/hung_task.c, arch/*/kernel/dumpstack.c, mm/kasan, lib/ubsan.c, lockdep).
+const ALARMS: [&str; 12] = [
+    "BUG:",
+    "kernel BUG at",
+    "WARNING:",
+    "Oops",
+    "general protection fault",
+    "Unable to handle kernel",
+    "UBSAN:",
+    "INFO: task ",
+    "soft lockup",
+    "rcu: INFO:",
+    "refcount_t:",
+    "Kernel panic",
+];
+
+/// In warnings about our device.
+const DAMAGE: [&str; 4] = ["error", "corrupt", "csum failed", "checksum"];
+
+/// A position in the log.
+pub(super) struct KernelLog {
+    log: OwnedFd,
+}
+
+impl KernelLog {
+    /// From now on.
+    pub(super) fn open() -> Result<KernelLog, HarnessFault> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let open = || -> Result<OwnedFd, Errno> {
+            let log = openat(CWD, LOG, flags, Mode::empty())?;
+            seek(&log, SeekFrom::End(0))?;
+            Ok(log)
+        };
+        let log = open().map_err(|errno| HarnessFault::new(format!("opening {LOG}"), errno))?;
+        Ok(KernelLog { log })
+    }
+
+    /// What was logged since the last call and concerns a device of these names (`loop3`).
+    pub(super) fn complaints(&mut self, devices: &[String]) -> Result<Vec<String>, HarnessFault> {
+        let mut found = Vec::new();
+        let mut record = [0; RECORD_BYTES];
+        loop {
+            match rustix::io::read(&self.log, &mut record) {
+                Ok(0) | Err(Errno::AGAIN) => return Ok(found),
+                Ok(count) => {
+                    let text = String::from_utf8_lossy(&record[..count]);
+                    found.extend(complaint(&text, devices).map(str::to_owned));
+                }
+                // Records were overwritten before we read them; the next read goes on after them.
+                Err(Errno::PIPE | Errno::INTR) => {}
+                Err(errno) => return Err(HarnessFault::new(format!("reading {LOG}"), errno)),
+            }
+        }
+    }
+}
+
+/// The message of a record (`6,1234,5678,-;message`), if it is one to worry about.
+fn complaint<'a>(record: &'a str, devices: &[String]) -> Option<&'a str> {
+    let (prefix, message) = record.split_once(';')?;
+    let message = message.lines().next()?;
+    let severity = prefix.split(',').next()?.parse::<u32>().ok()? as u8 & 7;
+    match loop_named_in(message) {
+        Some(device) if !devices.iter().any(|ours| ours == device) => None,
+        Some(_) => {
+            let lower = message.to_ascii_lowercase();
+            let damage = DAMAGE.iter().any(|word| lower.contains(word));
+            (severity <= KERN_ERR || severity == KERN_WARNING && damage).then_some(message)
+        }
+        None => ALARMS.iter().any(|alarm| message.contains(alarm)).then_some(message),
+    }
+}
+
+/// The loop device that a message is about.
+fn loop_named_in(message: &str) -> Option<&str> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    message.split(|c: char| !is_word(c)).find(|word| {
+        word.strip_prefix("loop")
+            .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_trouble_of_our_device_or_of_nobody_else_counts() {
+        let ours = ["loop3".to_owned()];
+        let trouble = [
+            "2,1,1,-;EXT4-fs error (device loop3): ext4_lookup:1787: inode #2: comm x: bad",
+            "1,1,1,-;XFS (loop3): Metadata corruption detected at xfs_agi_verify",
+            "3,1,1,-;BTRFS error (device loop3): parent transid verify failed",
+            "4,1,1,-;BTRFS warning (device loop3 state A): csum failed root 5 ino 257",
+            "3,1,1,-;I/O error, dev loop3, sector 8 op 0x0:(READ)",
+            "4,1,1,-;WARNING: CPU: 1 PID: 7 at fs/inode.c:301 drop_nlink+0x2c/0x40",
+            "3,1,1,-;INFO: task fathom:12 blocked for more than 120 seconds.",
+            "0,1,1,-;BUG: kernel NULL pointer dereference, address: 0000000000000008",
+        ];
+        for record in trouble {
+            assert_eq!(complaint(record, &ours), record.split_once(';').map(|(_, text)| text));
+        }
+        let noise = [
+            "2,1,1,-;EXT4-fs error (device loop31): ext4_lookup:1787: inode #2: comm x: bad",
+            "1,1,1,-;XFS (loop4): Metadata corruption detected at xfs_agi_verify",
+            "6,1,1,-;EXT4-fs (loop3): mounted filesystem ro with ordered data mode.",
+            "4,1,1,-;EXT4-fs (loop3): warning: mounting unchecked fs, running e2fsck is recommended",
+            "6,1,1,-;BTRFS info (device loop3): using crc32c (crc32c-lib) checksum algorithm",
+            "6,1,1,-;loop3: detected capacity change from 0 to 4096",
+            "4,1,1,-;process x is using a deprecated option",
+            "no record",
+        ];
+        for record in noise {
+            assert_eq!(complaint(record, &ours), None, "{record}");
+        }
+    }
+}
