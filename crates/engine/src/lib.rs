@@ -17,6 +17,7 @@ pub mod crash;
 pub mod duel;
 pub mod finding;
 pub mod generate;
+pub mod goals;
 pub mod oracle;
 pub mod pulse;
 pub mod replay;

@@ -6,6 +6,8 @@ use std::time::Duration;
 use fathom_core::{Digest, Errno, Op, Outcome};
 use serde::Serialize;
 
+use crate::goals::GOALS;
+
 /// Counts of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
@@ -61,6 +63,15 @@ pub struct AnswerCount {
     pub answer: String,
     /// How often.
     pub count: u64,
+}
+
+/// What was answered of what should be answered sometimes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Goals {
+    /// Pairs of an operation and an answer that were seen.
+    pub reached: usize,
+    /// Those that were not.
+    pub missing: Vec<String>,
 }
 
 impl Stats {
@@ -121,6 +132,23 @@ impl Stats {
             }
         }
         never
+    }
+
+    /// Answers of [`GOALS`] that the operations of `ops` gave, and those that they never gave.
+    pub fn goals(&self, ops: &[&str]) -> Goals {
+        let mut goals = Goals::default();
+        for (op, errnos) in GOALS.iter().filter(|(op, _)| ops.contains(op)) {
+            let failures = errnos.iter().map(|errno| Answer::Failure(*errno));
+            for answer in std::iter::once(Answer::Success).chain(failures) {
+                let given = self.answers.get(op).is_some_and(|all| all.contains_key(&answer));
+                match (given, answer) {
+                    (true, _) => goals.reached += 1,
+                    (false, Answer::Success) => goals.missing.push(format!("{op} ok")),
+                    (false, Answer::Failure(errno)) => goals.missing.push(format!("{op} {errno}")),
+                }
+            }
+        }
+        goals
     }
 
     /// Operations per second.

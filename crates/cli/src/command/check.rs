@@ -124,6 +124,7 @@ pub(crate) fn report_json(checked: &Checked, report: &Report) -> Value {
         "episodes": stats.episodes,
         "findings": findings,
         "never": report.never,
+        "goals": report.goals,
         "answers": stats.answers(),
         "seconds": stats.elapsed.as_secs_f64(),
         "seed": checked.plan.seed,

@@ -28,7 +28,7 @@ use crate::finding::{Disks, Finding};
 use crate::generate::{Config, Generator};
 use crate::oracle::Signature;
 use crate::pulse::LastWords;
-use crate::stats::Stats;
+use crate::stats::{Goals, Stats};
 use panel::{Blame, Panel};
 use upkeep::Upkeep;
 
@@ -96,6 +96,8 @@ pub struct Report {
     pub never: Vec<String>,
     /// The inputs and outputs that the first subject has seen.
     pub coverage: OpCoverage,
+    /// Every operation with the errors that it should meet in a long run.
+    pub goals: Goals,
 }
 
 /// Compares `subject` with the reference until a limit of the plan is reached.
@@ -199,9 +201,9 @@ impl Campaign<'_, '_> {
         }
         self.tell();
         let calls: Vec<&str> = self.generator.calls().map(|call| call.name()).collect();
-        let never = self.stats.never(&calls);
+        let (never, goals) = (self.stats.never(&calls), self.stats.goals(&calls));
         let Campaign { stats, findings, coverage, .. } = self;
-        Ok(Report { stats, findings, never, coverage })
+        Ok(Report { stats, findings, never, coverage, goals })
     }
 
     /// Executes one operation on all, looks as closely as it is time for, and counts it.
