@@ -4,10 +4,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use fathom_core::{
-    Digest, HarnessFault, Op, Outcome, Saved, Step, Territory, Tree, Verdict, Violation, Way,
+    Digest, HarnessFault, Op, Outcome, Payload, Saved, Step, Territory, Tree, Verdict, Violation,
+    Way,
 };
 use fathom_model::{Config, Model};
 
+use crate::oracle::space::{Baseline, Instead, ran_out, takes_space};
 use crate::oracle::{Oracle, touched};
 use crate::pulse::Pulse;
 use crate::run::Runner;
@@ -30,6 +32,8 @@ pub struct Duel<'a> {
     reference: Config,
     oracle: Oracle,
     pulse: Option<Arc<Pulse>>,
+    /// What both said of their space when they were empty.
+    space: Option<Baseline>,
     steps: Vec<Step>,
 }
 
@@ -68,7 +72,8 @@ impl<'a> Duel<'a> {
     ) -> Result<Duel<'a>, HarnessFault> {
         let (oracle, reference) = (oracle.clone(), reference.clone());
         let model = new_model(&reference)?;
-        let mut duel = Duel { subject, model, reference, oracle, pulse, steps: Vec::new() };
+        let mut duel =
+            Duel { subject, model, reference, oracle, pulse, space: None, steps: Vec::new() };
         duel.restart()?;
         Ok(duel)
     }
@@ -101,6 +106,7 @@ impl<'a> Duel<'a> {
         self.steps.clear();
         self.subject.reset()?;
         self.model = new_model(&self.reference)?;
+        self.space = Baseline::of(self.subject, &self.model, self.oracle.quirks())?;
         if let Some(pulse) = &self.pulse {
             pulse.restart(self.subject.rescue());
         }
@@ -155,18 +161,17 @@ impl<'a> Duel<'a> {
                 verdict,
             });
         }
-        let before = matches!(op, Op::CopyFileRange { .. }).then(|| self.model.clone());
+        let before = takes_space(op).then(|| self.model.clone());
         let mut expected = self.model.execute(op);
         let late = self.pulse.clone().map(|pulse| pulse.begin(op));
         let found = guarded(op.name(), || self.subject.apply(op))?;
         let hang = late.and_then(|pulse| pulse.end());
-        if let Some((before, shorter)) = before.zip(self.oracle.short_copy(op, &expected, &found)) {
-            self.model = before;
-            expected = self.model.execute(&shorter);
+        if let Some(before) = before.filter(|_| expected != found) {
+            self.fall_back(op, before, &mut expected, &found)?;
         }
         let mut verdict = match hang {
             Some(seconds) => Verdict::Violation(Violation::Hang { seconds }),
-            None => self.oracle.outcome(op, &expected, &found),
+            None => self.judge(op, &expected, &found),
         };
         let mut tree = None;
         if verdict == Verdict::Ok {
@@ -177,6 +182,40 @@ impl<'a> Duel<'a> {
         }
         self.record(op, &expected, &found, tree);
         Ok(Judged { expected, found, walked: tree.is_some(), verdict })
+    }
+
+    /// Where the subject rightly did less than the reference, the reference does the same.
+    fn fall_back(
+        &mut self,
+        op: &Op,
+        before: Model,
+        expected: &mut Outcome,
+        found: &Outcome,
+    ) -> Result<(), HarnessFault> {
+        let instead = match self.oracle.short_copy(op, expected, found) {
+            Some(shorter) => Some(Instead::Less(shorter)),
+            None => ran_out(self.subject, op, expected, found)?,
+        };
+        if let Some(instead) = instead {
+            self.model = before;
+            *expected = match instead {
+                Instead::Less(shorter) => self.model.execute(&shorter),
+                Instead::Nothing => found.clone(),
+            };
+        }
+        Ok(())
+    }
+
+    fn judge(&self, op: &Op, expected: &Outcome, found: &Outcome) -> Verdict {
+        if let (Some(space), Op::Statfs { .. }, Payload::Statfs(counts)) =
+            (&self.space, op, &found.payload)
+            && expected.result.is_ok()
+            && !space.is_followed(&self.model, counts, self.oracle.quirks())
+        {
+            let (expected, found) = (expected.clone(), found.clone());
+            return Verdict::Violation(Violation::Outcome { expected, found });
+        }
+        self.oracle.outcome(op, expected, found)
     }
 
     fn look(&mut self, op: &Op, look: Look) -> Result<(Verdict, Option<Digest>), HarnessFault> {

@@ -84,6 +84,11 @@ pub struct Quirks {
     // What can be compared.
     /// `statfs` counts can be compared with the model's (only where the model itself is served).
     pub statfs_comparable: bool,
+    /// Otherwise, how far the free bytes that `statfs` tells may be from what is stored (metadata,
+    /// preallocation, delayed allocation); 0: they are not compared.
+    pub statfs_slack_bytes: u64,
+    /// The free inodes that `statfs` tells are exactly those that are not in use.
+    pub statfs_counts_files: bool,
     /// What `SEEK_DATA` and `SEEK_HOLE` find inside a file can be compared with the model's (only where
     /// the model itself is served). Elsewhere a hole becomes data when a page of it is mapped or read
     /// or its edge is zeroed, and lseek(2) allows to report no holes at all.
@@ -137,6 +142,8 @@ impl Default for Quirks {
             trusted_listed_to_all: false,
             copy_may_be_short: true,
             statfs_comparable: false,
+            statfs_slack_bytes: 0,
+            statfs_counts_files: false,
             segments_comparable: false,
             protected_hardlinks: false,
             protected_symlinks: false,

@@ -22,6 +22,8 @@ pub(crate) enum Name {
     Snapshot,
     /// Crash images judged per second for every library file system; the search against stateright
     CrashLibrary,
+    /// Exploring ext4 by a tour, against depth first with a remount around every operation (root)
+    Check,
     /// What `fathom cover` costs the traced program, against strace and bpftrace (root)
     Cover,
 }
@@ -41,6 +43,7 @@ pub(crate) fn run(name: Name) -> Result<()> {
         Name::Designs => ("fathom-designs", "designs"),
         Name::Snapshot => ("fathom-subjects", "snapshot"),
         Name::CrashLibrary => ("fathom", "crash_library"),
+        Name::Check => ("fathom", "check"),
         Name::Cover => ("fathom-trace", "cover"),
     };
     if matches!(name, Name::Cover) {

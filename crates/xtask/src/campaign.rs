@@ -14,25 +14,34 @@ use crate::shell;
 pub(crate) enum Name {
     /// The reference against tmpfs, ext4, xfs and btrfs: over a million operations, several seeds (root)
     Hosts,
+    /// ext4, xfs, btrfs, ext2, tmpfs and overlay against the reference: an hour in all (root)
+    Kernel,
     /// Every mutant, in process and through FUSE: found, replayed; the unmutated model never accused
     Mutants,
 }
 
 /// Runs one campaign with the release binary.
-pub(crate) fn run(name: Name) -> Result<()> {
+pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
     shell::run(shell::cargo().args(["build", "--release", "--quiet", "--package", "fathom"]))?;
     match name {
         Name::Hosts => hosts(),
+        Name::Kernel => kernel(minutes),
         Name::Mutants => mutants(),
-    }
+    }?;
+    // After a failure the findings stay for whoever explains them.
+    let _ = std::fs::remove_dir_all(findings());
+    Ok(())
+}
+
+fn findings() -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("fathom-campaign-{}", std::process::id()))
 }
 
 fn fathom(args: &[&str]) -> Result<(Option<i32>, Value)> {
     let target = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| shell::root().join("target"), std::path::PathBuf::from);
-    let out = std::env::temp_dir().join(format!("fathom-campaign-{}", std::process::id()));
     let mut command = Command::new(target.join("release/fathom"));
-    command.args(args).arg("--out").arg(&out).arg("--json");
+    command.args(args).arg("--out").arg(findings()).arg("--json");
     let output =
         command.output().with_context(|| format!("cannot start {}", shell::show(&command)))?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -42,6 +51,57 @@ fn fathom(args: &[&str]) -> Result<(Option<i32>, Value)> {
         format!("{} printed no JSON: {text}{errors}", shell::show(&command))
     })?;
     Ok((output.status.code(), report))
+}
+
+/// What takes part in the campaign `kernel`.
+const KERNEL: [&str; 6] = ["ext4", "xfs", "btrfs", "ext2", "tmpfs", "overlay"];
+
+/// How each of them is explored: the share of its time, and what else is said.
+const WAYS: [(&str, &[&str]); 3] = [
+    ("tour", &["--remount", "every 500", "--fsck", "5000"]),
+    ("walk", &["--fsck", "20000"]),
+    ("dfs", &["--depth", "60", "--fsck", "2000"]),
+];
+
+fn kernel(minutes: u64) -> Result<()> {
+    let budget = format!("{}s", (minutes * 60 / (KERNEL.len() * WAYS.len()) as u64).max(1));
+    let mut accused = Vec::new();
+    let (mut ops_all, mut states_all) = (0, 0);
+    println!(
+        "{:8} {:5} {:>10} {:>8} {:>9} {:>8} {:>6} {:>8}  goals",
+        "subject", "way", "ops", "ops/s", "states", "remounts", "fscks", "findings"
+    );
+    for (subject, (way, args)) in
+        KERNEL.iter().flat_map(|subject| WAYS.iter().map(move |way| (subject, way)))
+    {
+        let mut all = vec!["check", subject, "--strategy", way, "--budget", &budget, "--seed", "1"];
+        all.extend(*args);
+        let (code, report) = fathom(&all)?;
+        let number = |field: &str| report[field].as_u64().unwrap_or(0);
+        let seconds = report["seconds"].as_f64().unwrap_or(f64::INFINITY);
+        let missing = report["goals"]["missing"].as_array().map_or(0, Vec::len);
+        println!(
+            "{subject:8} {way:5} {:>10} {:>8.0} {:>9} {:>8} {:>6} {:>8}  {} of {}",
+            number("ops"),
+            number("ops") as f64 / seconds,
+            number("states"),
+            number("remounts"),
+            number("fscks"),
+            report["findings"].as_array().map_or(0, Vec::len),
+            report["goals"]["reached"],
+            report["goals"]["reached"].as_u64().unwrap_or(0) + missing as u64,
+        );
+        ops_all += number("ops");
+        states_all += number("states");
+        if code != Some(0) {
+            accused.push(format!("{subject} {way}: {}", report["findings"]));
+        }
+    }
+    println!("total: {ops_all} operations, {states_all} states");
+    if !accused.is_empty() {
+        bail!("unexplained divergences:\n{}", accused.join("\n"));
+    }
+    Ok(())
 }
 
 /// Operations per file system and seed; 4 file systems × 5 seeds × this is over a million.

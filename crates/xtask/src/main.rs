@@ -46,6 +46,9 @@ enum Chore {
         /// Which one
         #[arg(value_enum)]
         name: campaign::Name,
+        /// Of the campaigns that are measured by time
+        #[arg(long, default_value = "60")]
+        minutes: u64,
     },
 }
 
@@ -56,7 +59,7 @@ fn main() -> ExitCode {
         Chore::Tidy { tighten } => tidy::run(tighten),
         Chore::Bench { name } => bench::run(name),
         Chore::Bpf => bpf::run(),
-        Chore::Campaign { name } => campaign::run(name),
+        Chore::Campaign { name, minutes } => campaign::run(name, minutes),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,6 +4,7 @@
 //! nowhere else. It is data: the quirks of the profile in use.
 
 mod signature;
+pub(crate) mod space;
 mod touched;
 
 use fathom_core::flags::Whence;
@@ -26,6 +27,11 @@ impl Oracle {
     /// timestamps too.
     pub fn new(reference: &Config, times: bool) -> Oracle {
         Oracle { quirks: reference.quirks.clone(), times }
+    }
+
+    /// The known harmless differences.
+    pub(crate) fn quirks(&self) -> &Quirks {
+        &self.quirks
     }
 
     /// Judges an answer.
