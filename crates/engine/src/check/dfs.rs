@@ -40,6 +40,7 @@ impl Campaign<'_, '_> {
             let (to, new) = match went {
                 Went::Well => map.arrive(self.panel.model().digest(), from, by),
                 Went::Wrong => (from, false),
+                Went::Short => break,
             };
             self.stats.depth = self.stats.depth.max(map.depth(to));
             if new && map.depth(to) < self.plan.explore.depth_max {

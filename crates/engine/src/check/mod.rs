@@ -41,9 +41,6 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 /// Looking at the clock takes as long as a cheap operation; it is looked at once in so many.
 const CLOCK_EVERY: u64 = 16;
 
-/// The disks are kept for a finding after so many operations.
-const DISK_EVERY: u64 = 1_000;
-
 /// Everything that decides a campaign.
 #[derive(Clone)]
 pub struct Plan {
@@ -190,6 +187,8 @@ enum Went {
     Well,
     /// Something is wrong, and was looked at closely: the subjects are in an unknown state.
     Wrong,
+    /// The operations are used up in the middle of it.
+    Short,
 }
 
 impl Campaign<'_, '_> {
@@ -229,6 +228,10 @@ impl Campaign<'_, '_> {
     fn perform(&mut self, ops: &[Op]) -> Result<Went, HarnessFault> {
         self.stats.metas += 1;
         for op in ops {
+            if self.plan.ops_max.is_some_and(|ops_max| self.stats.ops >= ops_max) {
+                self.over = true;
+                return Ok(Went::Short);
+            }
             if let Some(blame) = self.act(op)? {
                 return self.look_closer(blame);
             }
@@ -239,7 +242,8 @@ impl Campaign<'_, '_> {
     /// Remounts, checks and keeps the disk, if it is time.
     fn keep_up(&mut self, ops: usize) -> Result<Went, HarnessFault> {
         self.since_disk += ops as u64;
-        if self.since_disk >= DISK_EVERY && !self.panel.model().has_open_files() {
+        let due = self.since_disk >= self.config.check.disk_every;
+        if due && !self.panel.model().has_open_files() {
             self.since_disk = 0;
             self.keep_disks()?;
         }

@@ -89,9 +89,13 @@ impl Campaign<'_, '_> {
     /// Takes one move; where it led.
     fn go(&mut self, map: &mut Map, from: StateId, by: u16) -> Result<StateId, HarnessFault> {
         let ops = self.meta_of(map.digest(from), by);
-        if self.perform(&ops)? == Went::Wrong {
-            self.restart()?;
-            return Ok(START);
+        match self.perform(&ops)? {
+            Went::Well => {}
+            Went::Short => return Ok(from),
+            Went::Wrong => {
+                self.restart()?;
+                return Ok(START);
+            }
         }
         let (to, _) = map.arrive(self.panel.model().digest(), from, by);
         self.stats.depth = self.stats.depth.max(map.depth(to));

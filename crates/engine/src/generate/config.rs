@@ -98,6 +98,7 @@ pub struct CheckConfig {
     pub times: bool,
     pub findings_max: u64,
     pub shrink_seconds: u64,
+    pub disk_every: u64,
 }
 
 /// Section `[names]`.
@@ -189,6 +190,7 @@ impl Config {
             ("check.walk_every", self.check.walk_every),
             ("check.episode_ops", self.check.episode_ops),
             ("check.findings_max", self.check.findings_max),
+            ("check.disk_every", self.check.disk_every),
             ("names.files", self.names.files),
             ("names.dirs", self.names.dirs),
             ("names.symlinks", self.names.symlinks),

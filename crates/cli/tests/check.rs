@@ -1,0 +1,162 @@
+//! `fathom check` as it is used: kernel file systems, votes, disks of findings, mistakes.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+struct Answer {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+fn ask(args: &[&str], dir: &Path) -> Answer {
+    let output = Command::new(env!("CARGO_BIN_EXE_fathom"))
+        .args(args)
+        .current_dir(dir)
+        .env("NO_COLOR", "1")
+        .output()
+        .expect("the program starts");
+    Answer {
+        code: output.status.code().expect("the program ends by itself"),
+        out: String::from_utf8(output.stdout).expect("text"),
+        err: String::from_utf8(output.stderr).expect("text"),
+    }
+}
+
+fn json(args: &[&str], dir: &Path) -> (i32, Value) {
+    let answer = ask(args, dir);
+    let line = answer.out.lines().last().unwrap_or_default();
+    let value = serde_json::from_str(line)
+        .unwrap_or_else(|error| panic!("{args:?}: {error}: {line:?} {}", answer.err));
+    (answer.code, value)
+}
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a directory for the test")
+}
+
+/// Prints the reason if this machine cannot mount.
+fn can_mount(test: &str) -> bool {
+    let root = std::fs::metadata("/proc/self").is_ok_and(|meta| {
+        use std::os::unix::fs::MetadataExt;
+        meta.uid() == 0
+    });
+    let can = root && Path::new("/dev/loop-control").exists();
+    if !can {
+        println!("SKIP {test}: mounting needs root and loop devices");
+    }
+    can
+}
+
+#[test]
+fn mistakes_are_named_with_exit_code_2() {
+    let dir = scratch();
+    let cases: &[(&[&str], &str)] = &[
+        (&["check", "model", "--strategy", "bfs"], "tour, dfs, walk"),
+        (&["check", "model", "--remount", "sometimes"], "p=0.01"),
+        (&["check", "model", "--remount", "p=1.5"], "p=0.01"),
+        (&["check", "model", "--back", "tape"], "cheapest, clone, ioctl, freeze, remount, replay"),
+        (&["check", "model", "--back", "freeze", "--strategy", "dfs"], "cannot go back by freeze"),
+        (&["check", "model", "--fsck", "0"], "is no number of operations"),
+        (&["check", "model", "--moves", "0"], "need at least 1"),
+        (&["check", "model", "--against", "model,ext5"], "unknown subject \"ext5\""),
+        (&["check", "model", "--map", "m", "--strategy", "walk"], "--strategy tour"),
+        (&["check", "model", "--resume"], "--map"),
+        (&["check", "model", "--map", "nowhere", "--resume", "--seed", "1"], "nowhere"),
+        (&["check", "model", "--deadline", "0s"], "give at least 1ms"),
+        (&["check", "model", "--full-walk", "--walk-every", "3"], "cannot be used with"),
+    ];
+    for (args, expected) in cases {
+        let answer = ask(args, dir.path());
+        assert_eq!(answer.code, 2, "{args:?}: {}{}", answer.out, answer.err);
+        assert!(answer.err.contains(expected), "{args:?} says {:?}", answer.err);
+    }
+}
+
+#[test]
+fn a_bounded_tour_ends_by_itself_and_can_be_gone_on_with() {
+    let dir = scratch();
+    let bounds = ["--depth", "3", "--moves", "5", "--seed", "1", "--json"];
+    let whole = [&["check", "model"], &bounds[..]].concat();
+    let (code, report) = json(&whole, dir.path());
+    assert_eq!((code, &report["complete"]), (0, &Value::Bool(true)), "{report}");
+    let part = [&["check", "model", "--states", "7", "--map", "m"], &bounds[..]].concat();
+    assert_eq!(json(&part, dir.path()).1["complete"], false);
+    let rest = [&["check", "model", "--map", "m", "--resume"], &bounds[..]].concat();
+    let (_, rest) = json(&rest, dir.path());
+    assert_eq!(
+        (&rest["complete"], &rest["states_known"]),
+        (&Value::Bool(true), &report["states_known"])
+    );
+}
+
+#[test]
+fn the_vote_names_the_mutant_among_real_file_systems() {
+    if !can_mount("the_vote_names_the_mutant_among_real_file_systems") {
+        return;
+    }
+    let dir = scratch();
+    let against = "model,tmpfs,reffs:rename-nlink";
+    let args = ["check", "ext4", "--against", against, "--budget", "60s", "--seed", "1", "--json"];
+    let (code, report) = json(&args, dir.path());
+    assert_eq!(code, 1, "{report}");
+    let vote = report["findings"][0]["vote"].as_str().unwrap_or_default();
+    assert_eq!(vote, "reffs:rename-nlink is alone; as expected: ext4, tmpfs, model");
+}
+
+/// ext4 judged by the profile of btrfs, where directories have one link, is found guilty at the
+/// first `mkdir`: a finding that every replay must show again.
+#[test]
+fn a_finding_on_a_disk_is_shown_again_from_the_newest_disk() {
+    if !can_mount("a_finding_on_a_disk_is_shown_again_from_the_newest_disk") {
+        return;
+    }
+    let dir = scratch();
+    let config = "[check]\ndisk_every = 1\nshrink_seconds = 1\n[weights]\nmkdir = 1\n";
+    std::fs::write(dir.path().join("c.toml"), config).unwrap();
+    let mut args = vec!["check", "ext4", "--profile", "btrfs", "--config", "c.toml"];
+    args.extend(["--seed", "1", "--budget", "60s", "--json"]);
+    let (code, report) = json(&args, dir.path());
+    let finding = &report["findings"][0];
+    assert_eq!((code, finding["class"].as_str()), (1, Some("tree")), "{report}");
+    let id = finding["id"].as_str().unwrap();
+    let disks = std::fs::read_dir(dir.path().join("fathom-out").join(id).join("disks")).unwrap();
+    assert!((1..=10).contains(&disks.count()));
+    let (code, replay) = json(&["replay", id, "--json"], dir.path());
+    assert_eq!((code, replay["verdict"].as_str()), (0, Some("reproduced")), "{replay}");
+    assert_eq!(replay["disk"]["tried"], 0, "{replay}");
+    let text = ask(&["replay", id], dir.path()).out;
+    assert!(text.contains("from its newest disk (before operation "), "{text}");
+}
+
+#[test]
+fn every_way_back_and_every_policy_leave_ext4_as_the_model_has_it() {
+    if !can_mount("every_way_back_and_every_policy_leave_ext4_as_the_model_has_it") {
+        return;
+    }
+    let dir = scratch();
+    let common = ["check", "ext4", "--seed", "1", "--json", "--ops"];
+    let runs: [&[&str]; 6] = [
+        &["2000", "--strategy", "dfs", "--back", "freeze"],
+        &["600", "--strategy", "dfs", "--back", "remount", "--remount", "every-op", "--full-walk"],
+        &["1000", "--strategy", "dfs", "--back", "replay", "--depth", "12"],
+        &["3000", "--strategy", "tour", "--remount", "every 100", "--fsck", "every 500"],
+        &["2000", "--strategy", "tour", "--remount", "p=0.02", "--full-walk"],
+        &["3000", "--strategy", "walk", "--fsck", "1000"],
+    ];
+    for run in runs {
+        let (code, report) = json(&[&common[..], run].concat(), dir.path());
+        assert_eq!(
+            (code, &report["findings"]),
+            (0, &Value::Array(Vec::new())),
+            "{run:?}: {report}"
+        );
+        assert_eq!(report["ops"].as_str(), None);
+        assert!(report["ops"].as_u64() >= run[0].parse().ok(), "{run:?}: {report}");
+        if run.contains(&"--fsck") {
+            assert!(report["fscks"].as_u64() >= Some(2), "{run:?}: {report}");
+        }
+    }
+}
