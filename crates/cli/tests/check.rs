@@ -106,21 +106,22 @@ fn the_vote_names_the_mutant_among_real_file_systems() {
     assert_eq!(vote, "reffs:rename-nlink is alone; as expected: ext4, tmpfs, model");
 }
 
-/// ext4 judged by the profile of btrfs, where directories have one link, is found guilty at the
-/// first `mkdir`: a finding that every replay must show again.
+/// ext4 judged by a profile in which symbolic links are short is found guilty at the first long one:
+/// a finding that every replay must show again.
 #[test]
 fn a_finding_on_a_disk_is_shown_again_from_the_newest_disk() {
     if !can_mount("a_finding_on_a_disk_is_shown_again_from_the_newest_disk") {
         return;
     }
     let dir = scratch();
-    let config = "[check]\ndisk_every = 1\nshrink_seconds = 1\n[weights]\nmkdir = 1\n";
+    let config = "[check]\ndisk_every = 1\nshrink_seconds = 1\n";
     std::fs::write(dir.path().join("c.toml"), config).unwrap();
-    let mut args = vec!["check", "ext4", "--profile", "btrfs", "--config", "c.toml"];
+    std::fs::write(dir.path().join("wrong.toml"), "symlink_bytes_max = 58\n").unwrap();
+    let mut args = vec!["check", "ext4", "--profile", "wrong.toml", "--config", "c.toml"];
     args.extend(["--seed", "1", "--budget", "60s", "--json"]);
     let (code, report) = json(&args, dir.path());
     let finding = &report["findings"][0];
-    assert_eq!((code, finding["class"].as_str()), (1, Some("tree")), "{report}");
+    assert_eq!((code, finding["class"].as_str()), (1, Some("outcome")), "{report}");
     let id = finding["id"].as_str().unwrap();
     let disks = std::fs::read_dir(dir.path().join("fathom-out").join(id).join("disks")).unwrap();
     assert!((1..=10).contains(&disks.count()));

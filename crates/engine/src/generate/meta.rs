@@ -133,8 +133,8 @@ impl Generator {
         if meta.ops.iter().any(|op| matches!(op, Op::Umask { .. })) {
             self.play(Op::Umask { mask: config.umask }, meta);
         }
-        for slot in 0..=Slot::MAX {
-            if meta.model.slot_ino(slot).is_some() {
+        for slot in 0..self.slots.len() as Slot {
+            if self.slots[usize::from(slot)].is_some() {
                 self.play(Op::Close { slot }, meta);
             }
         }

@@ -7,10 +7,10 @@ use fathom_core::flags::OpenFlags;
 use fathom_core::{FsPath, Op, Slot, Target};
 use fathom_model::Model;
 
-/// The paths that `op`, just executed, named: what it worked on, and the directories whose names it
-/// can have changed. Without links and dots in them.
-pub fn touched(op: &Op, model: &Model) -> Vec<FsPath> {
-    let mut paths = Paths { model, found: Vec::with_capacity(4) };
+/// The paths that `op`, just executed, named: what it worked on, and, if it `changed` the tree, the
+/// directories whose names it can have changed. Without links and dots in them.
+pub fn touched(op: &Op, model: &Model, changed: bool) -> Vec<FsPath> {
+    let mut paths = Paths { model, changed, found: Vec::with_capacity(4) };
     match op {
         Op::Open { slot, path, flags, .. } => {
             if flags.contains(OpenFlags::O_CREAT) {
@@ -69,6 +69,7 @@ pub fn touched(op: &Op, model: &Model) -> Vec<FsPath> {
 
 struct Paths<'a> {
     model: &'a Model,
+    changed: bool,
     found: Vec<FsPath>,
 }
 
@@ -94,7 +95,9 @@ impl Paths<'_> {
         if !matches!(name, b"" | b"." | b"..") && name.len() <= 255 {
             self.add(Some(dir.join(name)));
         }
-        self.add(Some(dir));
+        if self.changed {
+            self.add(Some(dir));
+        }
     }
 
     fn target(&mut self, target: &Target) {
