@@ -264,7 +264,7 @@ fn run(program: &Program, image: &OwnedFd) -> Result<Output, SubjectError> {
     let output = Command::new(find(name, &format!("{path}:{SBIN}")))
         .args(arguments)
         .arg("/proc/self/fd/0")
-        .envs(program.variables.iter().map(|(name, value)| (name, value)))
+        .envs(&program.variables)
         .env("LC_ALL", "C")
         .stdin(Stdio::from(stdin))
         .output();

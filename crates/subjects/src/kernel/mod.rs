@@ -377,7 +377,7 @@ impl Territory for KernelSubject {
 }
 
 impl Disk {
-    fn saved(&self, saved: Saved) -> Result<(Vec<(u32, image::Block)>, Guard), HarnessFault> {
+    fn saved(&self, saved: Saved) -> Result<(shelf::Changes, Guard), HarnessFault> {
         let got = self.shelf.get(saved);
         let got = got.map_err(|error| HarnessFault::new("reading a saved state", error))?;
         let none = || HarnessFault::new("restoring", format!("{saved:?} was not saved"));

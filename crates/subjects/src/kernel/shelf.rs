@@ -14,6 +14,9 @@ use fathom_core::{Digest, Saved};
 use super::image::{BLOCK_BYTES, Block};
 use crate::sys::Guard;
 
+/// The blocks that differ from the first state, by number.
+pub(super) type Changes = Vec<(u32, Block)>;
+
 /// Keeps the hashes of blocks apart from all others.
 const DOMAIN: u64 = 0xb10c;
 
@@ -85,7 +88,7 @@ impl Shelf {
     }
 
     /// What was put, if it was not forgotten.
-    pub(super) fn get(&self, saved: Saved) -> io::Result<Option<(Vec<(u32, Block)>, &Guard)>> {
+    pub(super) fn get(&self, saved: Saved) -> io::Result<Option<(Changes, &Guard)>> {
         let Some(state) = self.states.get(&saved) else { return Ok(None) };
         let mut changes = Vec::with_capacity(state.blocks.len());
         for (index, digest) in &state.blocks {
