@@ -192,7 +192,12 @@ impl Spec {
         let mut config = Config { quirks, ..Config::default() };
         match self {
             Spec::Model(_) => {}
-            Spec::Reffs(_) | Spec::Kernel(_) => read_protections(&mut config.quirks),
+            Spec::Reffs(_) => read_protections(&mut config.quirks),
+            Spec::Kernel(kernel) => {
+                read_protections(&mut config.quirks);
+                // The root of an overlay; a directory in one (`dir:`) is in the upper layer alone.
+                config.quirks.root_nlink_one |= kernel.recipe.layer.is_some();
+            }
             Spec::Dir(path) => {
                 let subject = DirSubject::create(path, View::default())?;
                 let environment = subject.environment()?;

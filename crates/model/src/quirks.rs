@@ -15,6 +15,9 @@ pub struct Quirks {
     // Limits of the format.
     /// Directories always have link count 1 (btrfs). Elsewhere: 2 and one for each subdirectory.
     pub dir_nlink_one: bool,
+    /// The root directory always has link count 1: it is merged from its layers (overlayfs:
+    /// `ovl_getattr` does not count subdirectories over layers).
+    pub root_nlink_one: bool,
     /// Most names one inode can have, then `EMLINK` (ext4 65000, btrfs 65535).
     pub link_max: u32,
     /// Longest symbolic link, then `ENAMETOOLONG` (xfs 1023, ext4 one block less one).
@@ -77,6 +80,11 @@ pub struct Quirks {
     /// `listxattr` shows `trusted.*` also to callers who may not read them (btrfs, FUSE).
     pub trusted_listed_to_all: bool,
 
+    /// `listxattr` counts names that it does not show: the size it tells may be too large, and a buffer
+    /// for what it shows too small (overlayfs: `ovl_listxattr` removes its own names from the full list
+    /// afterwards). See docs/FOUND_BUGS.md.
+    pub listxattr_counts_hidden: bool,
+
     /// `copy_file_range` may stop early, which its manual page allows (everything that copies through
     /// the page cache, in pieces of a pipe: fs/splice.c `splice_direct_to_actor`).
     pub copy_may_be_short: bool,
@@ -114,6 +122,7 @@ impl Default for Quirks {
     fn default() -> Self {
         Quirks {
             dir_nlink_one: false,
+            root_nlink_one: false,
             link_max: u32::MAX,
             symlink_bytes_max: 4095,
             file_bytes_max: i64::MAX as u64,
@@ -140,6 +149,7 @@ impl Default for Quirks {
             whiteout_group_of_target: false,
             xattr_create_wins: false,
             trusted_listed_to_all: false,
+            listxattr_counts_hidden: false,
             copy_may_be_short: true,
             statfs_comparable: false,
             statfs_slack_bytes: 0,

@@ -61,7 +61,7 @@ impl State {
         let body = Body::Dir(Directory::new(ROOT));
         let mode = fathom_core::Mode(config.root_mode.perm());
         let mut root = Inode::new(body, mode, config.uid, config.gid, Stamp::Tick(0));
-        root.nlink = state.dir_nlink_min();
+        root.nlink = if state.counts_subdirs(ROOT) { 2 } else { 1 };
         state.install(root);
         state
     }
@@ -110,6 +110,12 @@ impl State {
     /// Links of a directory without subdirectories.
     pub(super) fn dir_nlink_min(&self) -> u32 {
         if self.config.quirks.dir_nlink_one { 1 } else { 2 }
+    }
+
+    /// Whether the links of a directory count its subdirectories.
+    pub(super) fn counts_subdirs(&self, dir: Ino) -> bool {
+        let quirks = &self.config.quirks;
+        !quirks.dir_nlink_one && !(quirks.root_nlink_one && dir == ROOT)
     }
 
     /// Changes attributes that neither the digest nor the capacity depends on: times, and the
@@ -203,7 +209,7 @@ impl State {
 
     /// A directory gained or lost subdirectories.
     pub(super) fn add_subdirs(&mut self, dir: Ino, change: i32) {
-        if change != 0 && !self.config.quirks.dir_nlink_one {
+        if change != 0 && self.counts_subdirs(dir) {
             self.update(dir, |inode| inode.nlink = inode.nlink.saturating_add_signed(change));
         }
     }

@@ -150,7 +150,7 @@ impl Volume {
         }
         let nlink = match &inode.body {
             Body::Dir(_) if orphan => 0,
-            Body::Dir(_) if state.config.quirks.dir_nlink_one => 1,
+            Body::Dir(_) if !state.counts_subdirs(ino) => 1,
             Body::Dir(dir) => {
                 let is_dir = |ino: Ino| state.dir(ino).is_ok();
                 2 + dir.links().iter().filter(|link| is_dir(link.ino)).count()

@@ -192,7 +192,9 @@ impl KernelSubject {
         let Disk { keeper: Some(keeper), image, .. } = disk else {
             return Err(failed(io::Error::other(format!("{} cannot be", self.recipe.name))));
         };
-        keeper.frozen(base, || image.changes()).map_err(failed)
+        // The thread may be acting for a user who may not freeze anything.
+        let frozen = self.executor.as_process(|| keeper.frozen(base, || image.changes()))?;
+        frozen.map_err(failed)
     }
 }
 

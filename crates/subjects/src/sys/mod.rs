@@ -101,6 +101,14 @@ impl Executor {
         self.seat.as_process(|| glance::glance(paths, guard, view, buffer))?
     }
 
+    /// Does something as the process itself, whoever the operations are executed as.
+    ///
+    /// # Errors
+    /// If the thread cannot change its identity.
+    pub(crate) fn as_process<T>(&self, work: impl FnOnce() -> T) -> Result<T, HarnessFault> {
+        self.seat.as_process(work)
+    }
+
     /// Whether [`Op::Identity`] works.
     pub fn can_switch_identity(&self) -> bool {
         self.seat.can_switch()
