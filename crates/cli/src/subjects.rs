@@ -208,6 +208,8 @@ impl Spec {
                 config.umask = environment.umask;
                 config.quirks.nodev = environment.nodev;
                 config.quirks.noexec = environment.noexec;
+                // Others use the same file system at the same time.
+                config.quirks.statfs_slack_bytes = 0;
                 read_protections(&mut config.quirks);
             }
         }

@@ -115,7 +115,7 @@ impl State {
     /// Whether the links of a directory count its subdirectories.
     pub(super) fn counts_subdirs(&self, dir: Ino) -> bool {
         let quirks = &self.config.quirks;
-        !quirks.dir_nlink_one && !(quirks.root_nlink_one && dir == ROOT)
+        !(quirks.dir_nlink_one || quirks.root_nlink_one && dir == ROOT)
     }
 
     /// Changes attributes that neither the digest nor the capacity depends on: times, and the
