@@ -145,6 +145,33 @@ fn a_long_way_is_shrunk_to_a_short_one() {
 }
 
 #[test]
+fn designs_run_under_the_crash_checker_of_libraries() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let (code, value) = json_in(dir.path(), &["crash", "design:journal", "--depth", "3"]);
+    assert_eq!((code, &value["findings"]), (0, &serde_json::json!([])), "{value}");
+    assert_eq!(value["levels"], serde_json::json!(["epoch"]));
+    let broken = ["crash", "design:journal:no-checksum", "--depth", "2", "--first"];
+    let (code, value) = json_in(dir.path(), &broken);
+    assert_eq!(code, 1, "{value}");
+    let id = value["findings"][0]["id"].as_str().expect("it is recorded");
+    let (code, out, err) = fathom(dir.path(), &["replay", id]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.contains("the same image, the same violation"), "{out}");
+    let sound = ["replay", id, "--subject", "design:journal"];
+    assert_eq!(fathom(dir.path(), &sound).0, 1, "the checksum helps");
+    for (args, text) in [
+        (&["crash", "design:jurnal"][..], "did you mean journal"),
+        (&["crash", "design:link"], "journal and log have"),
+        (&["crash", "design:log:no-checksum"], "log has no switch \"no-checksum\""),
+        (&["crash", "design:log", "--geometry", "8x16"], "a geometry of its own"),
+    ] {
+        let (code, _, err) = fathom(dir.path(), args);
+        assert_eq!(code, 2, "{args:?}: {err}");
+        assert!(err.contains(text), "{args:?}: {err}");
+    }
+}
+
+#[test]
 fn mistakes_have_clear_errors() {
     for (args, text) in [
         (&["ling"][..], "did you mean link"),

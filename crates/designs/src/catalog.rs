@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use fathom_block::BlockBacked;
 use serde::{Deserialize, Serialize};
 
 use crate::classic::{ManagersError, Philosophers, SeatsError, TwoPhase};
@@ -10,7 +11,7 @@ use crate::journal::{self, Journal};
 use crate::logfs::{self, Logfs};
 use crate::mapping::{self, GeometryError, Kind, Layout, Mapping};
 use crate::story::Told;
-use crate::volume::{Design, Explorer, ExplorerError, Limits, Menu, Variant};
+use crate::volume::{Backed, Design, Explorer, ExplorerError, Limits, Menu, Variant};
 
 /// The names and what each is.
 pub const DESIGNS: [(&str, &str); 6] = [
@@ -100,6 +101,12 @@ pub enum SpecError {
         /// What is possible.
         why: String,
     },
+    /// Not a file system.
+    #[error("{name} has no directories and operations to check: journal and log have")]
+    NoVolume {
+        /// The design.
+        name: String,
+    },
     /// A mapping design that does not fit its device.
     #[error(transparent)]
     Mapping(#[from] GeometryError),
@@ -182,6 +189,28 @@ impl Spec {
                 self.has("fallible"),
             )?),
         })
+    }
+
+    /// From `journal` or `journal:no-barrier,no-revoke`.
+    pub fn named(text: &str) -> Spec {
+        let (name, switches) = text.split_once(':').unwrap_or((text, ""));
+        let switches = switches.split(',').filter(|switch| !switch.is_empty());
+        Spec { switches: switches.map(str::to_owned).collect(), ..Spec::new(name) }
+    }
+
+    /// The design as a subject of the crash checker, under a name.
+    ///
+    /// # Errors
+    /// If there is no such design, or it is no file system.
+    pub fn backed(&self, name: &str) -> Result<Box<dyn BlockBacked>, SpecError> {
+        self.validate()?;
+        match self.name.as_str() {
+            "journal" => {
+                Ok(Box::new(Backed::new(self.explorer(self.journal()?)?.into_design(), name)))
+            }
+            "log" => Ok(Box::new(Backed::new(self.explorer(self.logfs()?)?.into_design(), name))),
+            other => Err(SpecError::NoVolume { name: other.to_owned() }),
+        }
     }
 
     fn has(&self, switch: &str) -> bool {

@@ -7,6 +7,9 @@ use crate::words::{counted, grouped};
 pub(crate) fn sentence(run: &Run) -> String {
     let subject = &run.subject;
     let findings = counted(run.findings.len() as u64, "finding").replace(' ', "\u{a0}");
+    if run.kind == Kind::Design && unit(run).is_none() {
+        return format!("Measured: {subject}.");
+    }
     match (run.kind, run.findings.is_empty()) {
         (Kind::Crash, true) => format!("{subject} kept its promises in {}.", tried(run, "all ")),
         (Kind::Crash, false) => {

@@ -174,6 +174,11 @@ impl<D: Design> Explorer<D> {
         &self.design
     }
 
+    /// The design, once it is known that nothing is wrong with it at once.
+    pub fn into_design(self) -> D {
+        self.design
+    }
+
     /// Power failures judged so far.
     pub fn recoveries(&self) -> u64 {
         self.recoveries.load(Ordering::Relaxed)

@@ -8,6 +8,7 @@
 //! Sizes are those of a model: names are one byte, files have a few blocks, contents are one number
 //! per block (a file system does not look at contents, so two numbers that differ stand for all).
 
+mod backed;
 mod call;
 mod design;
 mod encode;
@@ -16,6 +17,7 @@ mod explorer;
 mod shadow;
 mod tell;
 
+pub use backed::Backed;
 pub use call::{Call, Menu};
 pub use design::{Design, Invariant, Promise, Variant, Volume, device};
 pub use explore::{Explored, explore};

@@ -12,6 +12,7 @@ use fathom_engine::crash::{CrashConfig, CrashPlan};
 use fathom_engine::search::Strategy;
 use serde_json::Value;
 
+use super::subject::is_design;
 use crate::args::{CrashArgs, Search};
 
 /// The checkpoint of a run, in its output directory.
@@ -19,6 +20,9 @@ const CHECKPOINT: &str = "crash.checkpoint";
 
 /// Time for shrinking one finding.
 const SHRINK_BUDGET: Duration = Duration::from_secs(5);
+
+/// Blocks of a write to a design: one, and as many as a journaled file can have twice.
+const DESIGN_SIZES: [u64; 2] = [1, 2];
 
 /// The plan.
 pub(crate) fn plan(args: &CrashArgs, out: &Path) -> Result<CrashPlan> {
@@ -30,6 +34,11 @@ pub(crate) fn plan(args: &CrashArgs, out: &Path) -> Result<CrashPlan> {
             CrashConfig::with(&text).with_context(|| format!("in {}", path.display()))?
         }
     };
+    if is_design(&args.subject) && args.config.is_none() {
+        // A byte stands for a block; nothing is durable before a sync.
+        config.sizes = DESIGN_SIZES.to_vec();
+        config.steps.push(StepKind::Sync);
+    }
     config.depth = args.depth.unwrap_or(config.depth);
     config.crashes = args.crashes.unwrap_or(config.crashes);
     config.remember = args.remember.unwrap_or(config.remember);

@@ -2,9 +2,19 @@
 
 use anyhow::{Context, Result, bail};
 use fathom_block::{BlockBacked, Geometry};
+use fathom_designs::catalog::Spec;
 use fathom_subjects::library::{self, Known, faulty};
 
+use crate::command::design::with_hint;
 use crate::near::did_you_mean;
+
+/// What the names of designs begin with.
+const DESIGN: &str = "design:";
+
+/// Whether the subject is a design.
+pub(crate) fn is_design(name: &str) -> bool {
+    name.starts_with(DESIGN)
+}
 
 /// The library file system of that name, perhaps with a bug switched on.
 pub(crate) fn open(
@@ -12,6 +22,9 @@ pub(crate) fn open(
     geometry: Option<&str>,
     mutant: Option<&str>,
 ) -> Result<Box<dyn BlockBacked>> {
+    if geometry.is_some() && is_design(name) {
+        bail!("{name} has a geometry of its own: leave --geometry out");
+    }
     open_on(name, mutant, |known| match geometry {
         None => Ok(None),
         Some(text) => Ok(Some(parse_geometry(text, known.open(None)?.geometry())?)),
@@ -28,13 +41,30 @@ fn open_on(
         Some((name, mutant)) => (name, Some(mutant)),
         None => (name, mutant),
     };
+    if let Some(design) = name.strip_prefix(DESIGN) {
+        return with_mutant(open_design(name, design)?, mutant);
+    }
     let all = library::all();
     let Some(known) = all.iter().find(|known| known.name == name) else {
         let names: Vec<&str> = all.iter().map(|known| known.name).collect();
         let hint = did_you_mean(name, names.iter().copied());
-        bail!("no library file system is called {name:?}: there are {}{hint}", names.join(", "));
+        bail!(
+            "no library file system is called {name:?}: there are {}, and designs as design:journal{hint}",
+            names.join(", ")
+        );
     };
-    let subject = known.open(geometry(known)?)?;
+    with_mutant(known.open(geometry(known)?)?, mutant)
+}
+
+/// A design of `fathom design`: `design:journal`, `design:journal:no-barrier`.
+fn open_design(name: &str, design: &str) -> Result<Box<dyn BlockBacked>> {
+    Spec::named(design).backed(name).map_err(with_hint)
+}
+
+fn with_mutant(
+    subject: Box<dyn BlockBacked>,
+    mutant: Option<&str>,
+) -> Result<Box<dyn BlockBacked>> {
     let Some(mutant) = mutant else { return Ok(subject) };
     let mut known = faulty::all().iter().chain([&faulty::CORRECT]);
     match known.find(|known| known.name == mutant) {

@@ -13,16 +13,14 @@ use crate::args::{ReplayArgs, ShrinkArgs};
 use crate::command::Ending;
 use crate::text::{bold, print, print_json};
 
-/// The design of the finding, or another one that was asked for (`--subject journal`: the same
-/// switches and sizes, for example after a change of the design itself).
+/// The design of the finding, or another one that was asked for, of the same sizes: `--subject
+/// journal` is without switches, `--subject journal:no-barrier` has one.
 fn spec(stored: &Stored, subject: Option<&String>) -> Spec {
     let mut spec = stored.record.design.clone();
     if let Some(name) = subject {
         // A name alone is the design as it should be.
-        spec = Spec { switches: Vec::new(), ..spec };
-        let (name, switches) = name.split_once('+').unwrap_or((name, ""));
-        spec.name = name.to_owned();
-        spec.switches = switches.split(',').filter(|s| !s.is_empty()).map(str::to_owned).collect();
+        let Spec { name, switches, .. } = Spec::named(name);
+        spec = Spec { name, switches, ..spec };
     }
     spec
 }

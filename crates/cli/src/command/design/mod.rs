@@ -70,7 +70,7 @@ fn spec(args: &DesignArgs) -> Spec {
 }
 
 /// The error, with the names that look like what was typed.
-pub(super) fn with_hint(error: SpecError) -> Error {
+pub(crate) fn with_hint(error: SpecError) -> Error {
     let hint = match &error {
         SpecError::Name { name } => did_you_mean(name, names().into_iter()),
         SpecError::Switch { switch, known, .. } => did_you_mean(switch, known.iter().copied()),

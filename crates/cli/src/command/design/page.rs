@@ -79,7 +79,7 @@ fn finding_page(finding: &Finding, out: &Path) -> FindingPage {
     FindingPage {
         id: record.id.clone(),
         class: record.property.clone(),
-        title: format!("{} is violated", record.property),
+        title: format!("“{}” does not hold", record.property),
         count: record.count,
         levels: Vec::new(),
         ops: Vec::new(),

@@ -53,7 +53,8 @@ enum Axis {
 impl Axis {
     fn new(plot: &Plot, max: u64, length: f64) -> Axis {
         match plot.logarithmic {
-            false => Axis::Linear(Scale::new(max as f64, 5, length)),
+            // Whole numbers: no line between two of them.
+            false => Axis::Linear(Scale::new(max as f64, max.clamp(1, 5) as usize, length)),
             true => {
                 let powers = (max.max(2) as f64).log10().ceil();
                 Axis::Powers { scale: Scale::exact(powers, powers as usize, length) }
@@ -111,7 +112,9 @@ fn drawing(plot: &Plot, size: Size) -> Markup {
                     title { (series.name) ", " (plot.x) " " (at) ": " (grouped(*value)) }
                 }
                 @if text_width(&grouped(*value)) < step {
-                    text class="value middle" x=(px(cx)) y=(px(cy - 9.0)) { (grouped(*value)) }
+                    // The second curve has its values below, where the first one is not.
+                    @let y = if index == 0 { cy - 9.0 } else { cy + 19.0 };
+                    text class="value middle" x=(px(cx)) y=(px(y)) { (grouped(*value)) }
                 }
             }
         }
