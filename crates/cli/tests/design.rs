@@ -172,6 +172,47 @@ fn designs_run_under_the_crash_checker_of_libraries() {
 }
 
 #[test]
+fn every_switch_that_is_listed_exists() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let (code, listed) = json_in(dir.path(), &["list", "designs"]);
+    let listed = listed.as_array().expect("a list");
+    assert_eq!((code, listed.len()), (0, 6));
+    for design in listed {
+        let name = design["name"].as_str().expect("a name");
+        for switch in design["switches"].as_array().expect("a list") {
+            let switch = switch.as_str().expect("a name");
+            let args = ["design", name, "--switch", switch, "--depth", "1"];
+            let (code, _, err) = fathom(dir.path(), &args);
+            assert_eq!(code, 0, "{name} {switch}: {err}");
+        }
+    }
+}
+
+#[test]
+fn the_paper_tables_are_drawn_as_curves() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let (code, value) = json_in(dir.path(), &["design", "--paper-tables"]);
+    assert_eq!(code, 0);
+    let rows = value["mapping"].as_array().expect("a table");
+    assert_eq!(rows.len(), 16, "two kinds, two orders, cache, threads");
+    let violated = |row: &Value| row["violated"].as_u64().expect("a number");
+    let found: Vec<u64> =
+        value["remember"].as_array().expect("a table").iter().map(violated).collect();
+    let all = found.iter().copied().max().expect("rows");
+    assert!(found[0] == 0 && all > 0 && found[2..].iter().all(|n| *n == all), "{found:?}");
+    let fewer = value["isomorphism"].as_array().and_then(|rows| rows.last()).expect("rows");
+    assert!(fewer["fewer_percent"].as_f64() > Some(99.0), "{fewer}");
+    let (code, _, err) = fathom(dir.path(), &["report", "--html", "page.html"]);
+    assert_eq!(code, 0, "{err}");
+    let page = fs::read_to_string(dir.path().join("page.html")).expect("text");
+    // Two curves and one, each drawn for a desk and for a phone.
+    assert_eq!(page.matches("<polyline ").count(), 6);
+    for part in ["Errors found by operations kept in a state", "States with and without names"] {
+        assert!(page.contains(part), "{part}");
+    }
+}
+
+#[test]
 fn mistakes_have_clear_errors() {
     for (args, text) in [
         (&["ling"][..], "did you mean link"),

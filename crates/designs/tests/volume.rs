@@ -107,3 +107,66 @@ fn mistakes_of_the_author_are_told_before_the_search() {
     );
     assert!(matches!(refusal(100), ExplorerError::Geometry("mistaken", _)));
 }
+
+/// Every function of the interface once, on a volume of three files and directories.
+fn use_all_of_it<D: Design>(design: &D) {
+    let name = design.name();
+    let path =
+        |text: &str| text.bytes().fold(Path::ROOT, |path, name| path.join(name).expect("not deep"));
+    let geometry = design.geometry();
+    let mut disk = Recorder::new(geometry.blank_image(), geometry).expect("its geometry");
+    design.mkfs(&mut disk);
+    let memory = design.mount(&mut disk).expect("a new volume mounts");
+    let mut on = Volume { disk, memory };
+    assert_eq!(design.fsck(&on), Ok(()), "{name}");
+    design.mkdir(&mut on, path("A")).expect("room");
+    design.create(&mut on, path("Aa")).expect("room");
+    design.write(&mut on, path("Aa"), 0, &[7, 8, 9]).expect("room");
+    design.truncate(&mut on, path("Aa"), 2).expect("it is a file");
+    design.write(&mut on, path("Aa"), 2, &[5]).expect("room");
+    assert_eq!(design.open(&mut on, path("Aa")), Ok(3), "{name}");
+    assert_eq!(design.open(&mut on, path("b")), Err(Errno::ENOENT), "{name}");
+    assert_eq!(design.read(&on, path("Aa"), 1, 8), Ok(vec![8, 5]), "{name}");
+    design.fsync(&mut on, path("Aa")).expect("room");
+    design.rename(&mut on, path("Aa"), path("b")).expect("it is there");
+    design.rmdir(&mut on, path("A")).expect("it is empty");
+    design.sync(&mut on).expect("room");
+    let copy = on.clone();
+    design.remove(&mut on, path("b")).expect("it is there");
+    assert_eq!(design.tree(&on), Ok(Tree::default()), "{name}");
+    // The copy knows nothing of that, and a power failure forgets what was not synced.
+    assert_eq!(design.tree(&copy).expect("readable").to_string(), "/b [7, 8, 5]", "{name}");
+    let again = design.reset(copy.disk.image()).expect("it mounts");
+    assert_eq!(design.tree(&again), design.tree(&copy), "{name}");
+    assert_eq!(design.fsck(&again), Ok(()), "{name}");
+    // An unmount keeps everything.
+    design.unmount(&mut on).expect("room");
+    let again = design.reset(on.disk.image()).expect("it mounts");
+    assert_eq!(design.tree(&again), Ok(Tree::default()), "{name}");
+    let other = Geometry::disk(512 * 3).blank_image();
+    assert!(design.reset(&other).is_err(), "{name}: a device of another size");
+}
+
+#[test]
+fn the_interface_is_the_same_for_all_designs() {
+    use_all_of_it(&TwoCopies { checksum: true });
+    use_all_of_it(&fathom_designs::journal::Journal::default());
+    use_all_of_it(&fathom_designs::logfs::Logfs::default());
+}
+
+#[test]
+fn the_example_prints_what_it_found() {
+    let sound = fathom_designs::volume::explore(TwoCopies { checksum: true }, 4);
+    let sound = sound.expect("a sound design").to_string();
+    assert_eq!(sound.lines().count(), 1, "{sound}");
+    let flawed = fathom_designs::volume::explore(TwoCopies { checksum: false }, 2);
+    let flawed = flawed.expect("a sound design").to_string();
+    let expected = "\
+keeps what it promised is violated:
+  1. create(/a)
+  2. fsync(/a): writes 0 1✗ FLUSH
+     POWER FAILURE with 1 of its 2 writes done, in any order (epoch:1:0)
+     recovery writes nothing; there is / []
+";
+    assert!(flawed.contains(expected), "{flawed}");
+}

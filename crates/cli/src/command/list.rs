@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
+use fathom_designs::catalog;
 use fathom_engine::generate::Call;
 use fathom_model::{Mutant, Quirks};
 use fathom_subjects::Recipe;
@@ -183,13 +184,15 @@ fn mutants(json: bool) -> Result<()> {
 }
 
 fn designs(json: bool) -> Result<()> {
-    let designs = fathom_designs::catalog::DESIGNS;
+    let switches = |name: &str| catalog::switches(name).unwrap_or_default();
     if json {
-        let row = |(name, about): &(&str, &str)| json!({"name": name, "description": about});
-        return print_json(&designs.iter().map(row).collect::<Vec<_>>());
+        let row = |(name, about): &(&str, &str)| json!({"name": name, "description": about, "switches": switches(name)});
+        return print_json(&catalog::DESIGNS.iter().map(row).collect::<Vec<_>>());
     }
-    let mut lines = vec![["DESIGN", "WHAT"].map(str::to_owned).to_vec()];
-    lines.extend(designs.iter().map(|(name, about)| vec![name.to_string(), about.to_string()]));
+    let mut lines = vec![["DESIGN", "SWITCHES", "WHAT"].map(str::to_owned).to_vec()];
+    lines.extend(catalog::DESIGNS.iter().map(|(name, about)| {
+        vec![(*name).to_owned(), switches(name).join(", "), (*about).to_owned()]
+    }));
     Ok(print(&table(&lines))?)
 }
 

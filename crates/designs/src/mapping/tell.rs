@@ -85,7 +85,7 @@ impl Mapping {
             false => format!("the checker finds {}", found.join(" and ")),
         };
         let crash = match self.cache {
-            true => "what was written since the last FLUSH is lost",
+            true => "and what was written since the last FLUSH is lost",
             false => "between two writes",
         };
         Step { crash: Some(crash.to_owned()), recovered, ..Step::default() }

@@ -21,16 +21,24 @@ pub(super) fn page(outcome: &Outcome, threads: usize, out: &Path) -> Run {
         geometry: device.map(geometry_text).unwrap_or_default(),
         seconds: report.elapsed.as_secs_f64(),
         stop: report.stop.to_string(),
-        counts: vec![
-            count("operations", outcome.ops, "steps taken and power failures judged"),
-            count("states", report.states, "different states of the design"),
-            count("power_failures", outcome.recoveries, "images mounted and checked"),
-            count("bytes_per_state", report.bytes_per_state() as u64, "memory of the search"),
-        ],
+        counts: counts(outcome),
         by_depth: report.states_by_depth.clone(),
         findings: outcome.findings().map(|finding| finding_page(finding, out)).collect(),
         ..empty(threads)
     }
+}
+
+fn counts(outcome: &Outcome) -> Vec<Count> {
+    let report = &outcome.report;
+    let mut counts = vec![
+        count("operations", outcome.ops, "steps taken and power failures judged"),
+        count("states", report.states, "different states of the design"),
+        count("bytes_per_state", report.bytes_per_state() as u64, "memory of the search"),
+    ];
+    if outcome.recoveries > 0 {
+        counts.insert(2, count("power_failures", outcome.recoveries, "images mounted and checked"));
+    }
+    counts
 }
 
 /// The page of a run that only measures.
