@@ -1,7 +1,9 @@
 //! The journaling design: clean as it should be, and each precaution is needed.
 
 use fathom_designs::journal::{Journal, Switch};
-use fathom_designs::volume::{Explorer, Limits, Menu, Variant};
+use fathom_designs::shrink::play;
+use fathom_designs::story::Told;
+use fathom_designs::volume::{Action, Call, Explorer, Limits, Menu, Path, Variant};
 use fathom_engine::search::{Plan, Report, Stop, Strategy, Unobserved, search};
 
 const KEEPS: &str = "keeps what it promised";
@@ -72,12 +74,19 @@ fn without_power_failures_no_flaw_shows() {
 fn overwritten_data_is_not_protected_by_ordered_mode() {
     // ext4(5), data=ordered: data is written in place before the commit. So a commit that did not
     // complete may leave new data in an old file; the menu of the design leaves that out.
-    let journal = few();
-    let overwriting = Menu { overwrite: true, ..journal.menu };
-    let (explorer, report) = explore(Journal { menu: overwriting, ..journal }, 6);
-    let found = report.discovery(KEEPS).expect("new data in an old file");
-    let story = explorer.tell(&found.path);
-    // create, write, sync, another change, overwrite, sync: the data is there, the change is not.
-    assert_eq!(found.path.steps(), 6, "{story}");
-    assert_eq!(report.violations().count(), 1, "the metadata is sound");
+    let [a, b] = *b"ab";
+    let path = |name| Path::ROOT.join(name).expect("not deep");
+    let write = Call::Write { path: path(a), place: 0, blocks: 1 };
+    let other = Call::Create(path(b));
+    let explorer = Explorer::new(few(), Limits::default()).expect("a sound design");
+    let shows = |calls: &[Call]| {
+        let actions: Vec<Action> = calls.iter().copied().map(Action::Call).collect();
+        play(&explorer, KEEPS, &actions).map(|trace| explorer.story(&trace, KEEPS).to_string())
+    };
+    let before = [Call::Create(path(a)), write, Call::Sync];
+    // Old or new data is fine; new data without the older change beside it is not.
+    assert_eq!(shows(&[&before[..], &[write, Call::Sync]].concat()), None);
+    assert_eq!(shows(&[&before[..], &[write, other, Call::Sync]].concat()), None);
+    let story = shows(&[&before[..], &[other, write, Call::Sync]].concat()).expect("it shows");
+    assert!(story.contains("there is /a [4]\n"), "{story}");
 }
