@@ -94,9 +94,8 @@ impl<D: Design + Clone + Send> BlockBacked for Backed<D> {
             Ok(volume) => self.design.fsck(&volume).err().unwrap_or_default(),
             Err(errno) => return Ok(Some(format!("it does not mount: {errno}"))),
         };
-        let told: Vec<String> =
-            complaints.into_iter().map(|(property, what)| format!("{property}: {what}")).collect();
-        Ok((!told.is_empty()).then(|| told.join("; ")))
+        // One is enough: what else is wrong would only make more causes of it.
+        Ok(complaints.into_iter().next().map(|(property, what)| format!("{property}: {what}")))
     }
 }
 
@@ -138,6 +137,11 @@ impl<D: Design> Mount<D> {
         self.open.get(&slot).copied().ok_or(Errno::EBADF)
     }
 
+    fn len(&self, at: Path) -> Result<usize, Errno> {
+        let len = self.tree()?.get(at).ok_or(Errno::ENOENT)?.len;
+        len.map(usize::from).ok_or(Errno::EISDIR)
+    }
+
     fn open(&mut self, slot: Slot, at: &FsPath, flags: OpenFlags) -> Result<u64, Errno> {
         let at = path(at)?;
         match self.tree()?.get(at) {
@@ -170,7 +174,7 @@ impl<D: Design> Mount<D> {
         if offset + data.len() > FILE_BLOCKS_MAX {
             return Err(Errno::ENOSPC);
         }
-        if offset > self.design.open(&self.volume, at)? {
+        if offset > self.len(at)? {
             return Err(Errno::EOPNOTSUPP);
         }
         self.design.write(&mut self.volume, at, offset as u8, data)?;
@@ -186,7 +190,7 @@ impl<D: Design> Mount<D> {
     fn truncate(&mut self, slot: Slot, len: i64) -> Result<u64, Errno> {
         let at = self.file(slot)?;
         let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
-        if len > self.design.open(&self.volume, at)? {
+        if len > self.len(at)? {
             return Err(Errno::EOPNOTSUPP);
         }
         self.design.truncate(&mut self.volume, at, len as u8).map(|()| 0)
