@@ -190,3 +190,23 @@ fn found(fault: Fault) -> &'static str {
         Fault::Content => "a content error (a file without what was written)",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::story::list;
+
+    #[test]
+    fn a_power_failure_undoes_everything_since_the_last_flush_of_any_thread() {
+        let step = |writes: &[Write]| Step { writes: writes.to_vec(), ..Step::default() };
+        let block = |block| Write::Block { block, arrived: true };
+        let mut steps = [
+            step(&[block(0)]),
+            step(&[block(1), Write::Flush]),
+            step(&[block(2)]),
+            step(&[block(0)]),
+        ];
+        lose_since_flush(&mut steps);
+        assert_eq!(steps.map(|step| list(&step.writes)), ["0", "1 FLUSH", "2✗", "0✗"]);
+    }
+}

@@ -222,3 +222,49 @@ fn when(writes: &[Write], point: &CrashPoint) -> String {
         (_, all) => format!("with {arrived} of its {all} writes done, in any order ({point})"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(events: &[Option<usize>]) -> WriteLog {
+        let mut log = WriteLog::new();
+        for event in events {
+            log.push(match event {
+                Some(at) => Event::Write { at: *at, data: &[1], fua: false, metadata: false },
+                None => Event::Flush,
+            });
+        }
+        log
+    }
+
+    fn step(blocks: &[usize]) -> Step {
+        let write = |block: &usize| Write::Block { block: *block, arrived: true };
+        Step { writes: blocks.iter().map(write).collect(), ..Step::default() }
+    }
+
+    #[test]
+    fn what_arrives_depends_on_the_last_flush_and_on_what_is_lost() {
+        let log = log(&[Some(0), None, Some(1), Some(2), Some(3)]);
+        let arrived = |point: &str| {
+            let point = point.parse().expect("a crash point");
+            [0, 2, 3, 4].map(|index| has_arrived(&log, index, &point))
+        };
+        assert_eq!(arrived("linear:4"), [true, true, true, false]);
+        // Bits count the volatile writes since the flush: the first and the third are lost.
+        assert_eq!(arrived("epoch:5:5"), [true, false, true, false]);
+        assert_eq!(arrived("epoch:4:2"), [true, true, false, false]);
+        assert_eq!(arrived("lost:5:3"), [true, true, false, true]);
+    }
+
+    #[test]
+    fn a_power_failure_undoes_what_earlier_steps_left_in_flight() {
+        // Since the last flush: 7 of the second step, 8 and 9 of the third, 5 of the one in flight.
+        let log = log(&[Some(7), Some(8), Some(9), Some(5)]);
+        let mut steps = [step(&[1, 2]), step(&[6, 7]), step(&[8, 9])];
+        steps[1].writes.insert(1, Write::Flush);
+        lose_earlier(&mut steps, &log, 3, &"epoch:4:5".parse().expect("a crash point"));
+        let told = steps.map(|step| crate::story::list(&step.writes));
+        assert_eq!(told, ["1 2", "6 FLUSH 7✗", "8 9✗"]);
+    }
+}

@@ -12,8 +12,7 @@ pub(crate) struct DesignArgs {
     /// link, index, journal, log, philosophers or two-phase
     #[arg(required_unless_present = "paper_tables")]
     pub(crate) design: Option<String>,
-    /// Variants: journal no-barrier, no-checksum, no-revoke; log reuse-early, fifo, no-versions,
-    /// one-log; philosophers polite; two-phase fallible
+    /// Precautions to leave out, and variants: see `fathom list designs`
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) switch: Vec<String>,
     /// link, index: threads that use the design at the same time [default: 1]

@@ -38,9 +38,7 @@ pub(crate) fn run(args: &DesignArgs, out: &Path, json: bool) -> Result<Ending> {
         return paper::run(args, out, json);
     }
     let spec = spec(args);
-    let outcome = spec.open(Explore { args, spec: &spec }).map_err(with_hint)??;
-    fs::create_dir_all(out)
-        .with_context(|| format!("cannot write to {}: give another --out", out.display()))?;
+    let outcome = spec.open(Explore { args, spec: &spec, out }).map_err(with_hint)??;
     for finding in outcome.findings() {
         finding.write(out)?;
     }
@@ -50,6 +48,12 @@ pub(crate) fn run(args: &DesignArgs, out: &Path, json: bool) -> Result<Ending> {
         false => print(&outcome.text(args, out))?,
     }
     Ok(outcome.ending())
+}
+
+/// Before the search: nobody wants to hear afterwards that its result cannot be kept.
+fn make_out(out: &Path) -> Result<()> {
+    fs::create_dir_all(out)
+        .with_context(|| format!("cannot write to {}: give another --out", out.display()))
 }
 
 /// What was typed, as data.
@@ -83,12 +87,14 @@ pub(crate) fn with_hint(error: SpecError) -> Error {
 struct Explore<'a> {
     args: &'a DesignArgs,
     spec: &'a Spec,
+    out: &'a Path,
 }
 
 impl Visitor for Explore<'_> {
     type Out = Result<Outcome>;
 
     fn visit<S: Told>(self, system: &S) -> Result<Outcome> {
+        make_out(self.out)?;
         let plan = Plan { deadlock: system.has_deadlocks(), ..plan(self.args, self.spec) };
         let report = explore(system, self.args, &plan)?;
         let violations =

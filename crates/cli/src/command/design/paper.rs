@@ -1,11 +1,10 @@
 //! The result tables of the study that the mapping and log designs come from, made again.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use fathom_designs::logfs::{Logfs, Switch};
 use fathom_designs::mapping::{Fault, Kind, Layout, Mapping, Order};
 use fathom_designs::volume::{Explorer, Limits};
@@ -13,7 +12,7 @@ use fathom_report::run::{FILE, Plot, Series};
 use serde_json::{Value, json};
 
 use super::page::measured;
-use super::{DesignArgs, bounds as plan, explore};
+use super::{DesignArgs, bounds as plan, explore, make_out};
 use crate::command::Ending;
 use crate::text::{grouped, print, print_json};
 
@@ -38,13 +37,12 @@ Differences from the study:
 const REPORT: &str = "\nas curves: fathom report --html report.html\n";
 
 pub(super) fn run(args: &DesignArgs, out: &Path, json: bool) -> Result<Ending> {
+    make_out(out)?;
     let start = Instant::now();
     let (mut text, mut rows) = (String::new(), Vec::new());
     mapping_table(args, &mut text, &mut rows)?;
     let isomorphism = isomorphism_table(args, &mut text)?;
     let remember = remember_table(args, &mut text)?;
-    fs::create_dir_all(out)
-        .with_context(|| format!("cannot write to {}: give another --out", out.display()))?;
     let plots = vec![remember_plot(&remember), isomorphism_plot(&isomorphism)];
     let seconds = start.elapsed().as_secs_f64();
     measured("the designs of the study", seconds, args.jobs, plots).write(&out.join(FILE))?;
