@@ -150,3 +150,39 @@ fn what_there_is_not_is_refused_by_name() {
     let wrong = Spec { cache: true, ..Spec::new("log") }.open(Nothing).unwrap_err();
     assert_eq!(wrong.to_string(), "log has no cache: that is for link and index");
 }
+
+#[test]
+fn blocks_are_told_in_the_words_of_the_design() {
+    use fathom_designs::logfs::Logfs;
+    use fathom_designs::volume::Design;
+    fn words<D: Design>(design: &D) -> Vec<String> {
+        let geometry = design.geometry();
+        let mut disk =
+            fathom_block::Recorder::new(geometry.blank_image(), geometry).expect("its geometry");
+        design.mkfs(&mut disk);
+        let bytes = geometry.write_bytes;
+        let word = |block: usize| {
+            let mut held = vec![0; bytes];
+            disk.image().read(block * bytes, &mut held);
+            format!("{}: {}", design.label(block), design.holds(block, &held))
+        };
+        (0..geometry.size_bytes / bytes).map(word).collect()
+    }
+    let journal = words(&Journal::default());
+    for expected in [
+        "superblock: journal from transaction 1 on",
+        "journal 0: zeros",
+        "bitmap: in use: 0",
+        "inodes 0-1: 0 directory, data 0; 1 free",
+        "data 15: zeros",
+    ] {
+        assert!(journal.iter().any(|word| word == expected), "{expected}: {journal:?}");
+    }
+    let log = words(&Logfs::default());
+    assert!(log[0].starts_with("checkpoint 0, part 0: version "), "{log:?}");
+    assert_eq!(log.iter().filter(|word| word.starts_with("main ")).count(), 64);
+    assert!(log.iter().any(|word| word.ends_with("node 1 (dir, 0 blocks)")), "{log:?}");
+    for block in ["NAT copy 1, 12-15", "SIT copy 0, 0-3", "SSA 15"] {
+        assert!(log.iter().any(|word| word.starts_with(block)), "{block}: {log:?}");
+    }
+}

@@ -2,6 +2,8 @@
 
 use fathom_block::Recorder;
 
+use crate::volume::hex;
+
 pub(super) const BLOCK_BYTES: usize = 16;
 /// Blocks of a segment; entries of a NAT or SIT block, of a node, of a directory block.
 pub(super) const FOUR: usize = 4;
@@ -167,4 +169,48 @@ pub(super) fn dentry_block(entries: &Dentries) -> Block {
 /// None if the block is not one of a directory.
 pub(super) fn dentries_of(block: &Block) -> Option<Dentries> {
     (block[0] == DENTRIES).then(|| std::array::from_fn(|i| (block[1 + 2 * i], block[2 + 2 * i])))
+}
+
+/// What a block of the device is for, in words.
+pub(super) fn label(block: usize) -> String {
+    let table = |name: &str, start: usize, count: usize| {
+        let (copy, first) = ((block - start) / (count / FOUR), (block - start) * FOUR % count);
+        format!("{name} copy {copy}, {first}-{}", first + FOUR - 1)
+    };
+    match block {
+        _ if block < NAT_START => {
+            let (pack, part) = (block / CHECKPOINT_BLOCKS, block % CHECKPOINT_BLOCKS);
+            format!("checkpoint {pack}, part {part}")
+        }
+        _ if block < SIT_START => table("NAT", NAT_START, NODES),
+        _ if block < SSA_START => table("SIT", SIT_START, SEGMENTS),
+        _ if block < MAIN_START => format!("SSA {}", block - SSA_START),
+        _ => format!("main {}", block - MAIN_START),
+    }
+}
+
+/// What a block of the device holds, in words.
+pub(super) fn holds(block: usize, bytes: &[u8]) -> String {
+    let Some(bytes) = bytes.first_chunk::<BLOCK_BYTES>() else { return hex(bytes) };
+    if let Some(version) = version_of(bytes).filter(|_| block < NAT_START) {
+        return format!("version {version}");
+    }
+    if block < MAIN_START {
+        return hex(bytes);
+    }
+    if let Some(written) = Written::decode(bytes) {
+        let kind = format!("{:?}", written.node.kind).to_lowercase();
+        let mark = if written.fsync { ", fsync" } else { "" };
+        return format!("node {} ({kind}, {} blocks{mark})", written.nid, written.node.len);
+    }
+    if let Some(entries) = dentries_of(bytes) {
+        let used = entries.iter().filter(|(name, _)| *name != 0);
+        let names: Vec<String> =
+            used.map(|(name, nid)| format!("{}=node {nid}", char::from(*name))).collect();
+        return format!("names {}", if names.is_empty() { "none".into() } else { names.join(" ") });
+    }
+    match bytes[0] {
+        DATA => format!("file data {}", bytes[1]),
+        _ => hex(bytes),
+    }
 }

@@ -106,6 +106,14 @@ impl Design for Logfs {
         self.menu
     }
 
+    fn label(&self, block: usize) -> String {
+        layout::label(block)
+    }
+
+    fn holds(&self, block: usize, bytes: &[u8]) -> String {
+        layout::holds(block, bytes)
+    }
+
     fn invariants(&self) -> &'static [Invariant<Logfs>] {
         check::INVARIANTS
     }

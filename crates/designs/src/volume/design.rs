@@ -208,12 +208,15 @@ pub trait Design: Sync + Sized + 'static {
 
     /// What a block holds, in a few words: by default its bytes up to the last that is not 0.
     fn holds(&self, _block: usize, bytes: &[u8]) -> String {
-        let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        if end == 0 {
-            return "zeros".to_owned();
-        }
-        bytes[..end].iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
+        hex(bytes)
     }
+}
+
+/// Bytes up to the last that is not 0.
+pub fn hex(bytes: &[u8]) -> String {
+    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let digits: Vec<String> = bytes[..end].iter().map(|byte| format!("{byte:02x}")).collect();
+    if digits.is_empty() { "zeros".to_owned() } else { digits.join(" ") }
 }
 
 /// A device of so many small blocks, each of which is written whole or not at all.

@@ -19,7 +19,7 @@ mod tell;
 
 pub use backed::Backed;
 pub use call::{Call, Menu};
-pub use design::{Design, Invariant, Promise, Variant, Volume, device};
+pub use design::{Design, Invariant, Promise, Variant, Volume, device, hex};
 pub use explore::{Explored, explore};
 pub use explorer::{Action, Explorer, ExplorerError, Limits, State};
 pub use shadow::{Entry, FILE_BLOCKS_MAX, Path, Tree};
