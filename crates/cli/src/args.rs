@@ -63,7 +63,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// dir:PATH, model, reffs, or a kernel file system: see `fathom list subjects`
+    /// dir:PATH, fuse:COMMAND, model, reffs, or a kernel file system: see `fathom list subjects`
     pub(crate) subject: String,
     /// What to compare with: `model`, and further subjects that vote on who is wrong
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "model")]
@@ -323,6 +323,9 @@ pub(crate) struct MountArgs {
     /// A bug to switch on: see `fathom list mutants`
     #[arg(long, value_name = "NAME")]
     pub(crate) mutant: Option<String>,
+    /// Keep the file system in this file: read at the start if it is there, written at the end
+    #[arg(long, value_name = "FILE")]
+    pub(crate) state: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

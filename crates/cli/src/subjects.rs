@@ -7,10 +7,11 @@ use std::str::FromStr;
 use anyhow::{Context, Result, bail};
 use fathom_core::Territory;
 use fathom_model::{Config, ModelSubject, Mutant, Quirks};
+use fathom_subjects::dir::Environment;
 use fathom_subjects::fuse::ReffsSubject;
 use fathom_subjects::kernel::Options;
 use fathom_subjects::sys::View;
-use fathom_subjects::{DirSubject, KernelSubject, Recipe};
+use fathom_subjects::{DirSubject, FuseSubject, KernelSubject, Recipe};
 
 use crate::near::did_you_mean;
 
@@ -19,6 +20,8 @@ use crate::near::did_you_mean;
 pub(crate) enum Spec {
     /// `dir:PATH`
     Dir(PathBuf),
+    /// `fuse:COMMAND`
+    Fuse(String),
     /// `model`, `model:MUTANT`
     Model(Option<Mutant>),
     /// `reffs`, `reffs:MUTANT`
@@ -56,6 +59,10 @@ impl FromStr for Spec {
         match (name, rest) {
             ("dir", Some(path)) if !path.is_empty() => Ok(Spec::Dir(PathBuf::from(path))),
             ("dir", _) => bail!("dir needs a directory: write dir:PATH"),
+            ("fuse", Some(command)) if !command.trim().is_empty() => {
+                Ok(Spec::Fuse(command.to_owned()))
+            }
+            ("fuse", _) => bail!("fuse needs a command: write 'fuse:COMMAND ARGS {{mnt}}'"),
             ("model", mutant) => Ok(Spec::Model(mutant.map(parse_mutant).transpose()?)),
             ("reffs", mutant) => Ok(Spec::Reffs(mutant.map(parse_mutant).transpose()?)),
             _ => bail!("unknown subject {text:?}: the known ones are {}", known_names().join(", ")),
@@ -67,6 +74,7 @@ impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Spec::Dir(path) => write!(f, "dir:{}", path.display()),
+            Spec::Fuse(command) => write!(f, "fuse:{command}"),
             Spec::Model(None) => f.write_str("model"),
             Spec::Model(Some(mutant)) => write!(f, "model:{}", mutant.name()),
             Spec::Reffs(None) => f.write_str("reffs"),
@@ -115,7 +123,7 @@ impl fmt::Display for Kernel {
 
 /// Every subject as it can be typed.
 pub(crate) fn known_names() -> Vec<String> {
-    let mut names = ["dir:PATH", "model", "reffs"].map(str::to_owned).to_vec();
+    let mut names = ["dir:PATH", "fuse:COMMAND", "model", "reffs"].map(str::to_owned).to_vec();
     names.extend(Recipe::all().into_iter().map(|recipe| recipe.name));
     names
 }
@@ -177,6 +185,10 @@ impl Spec {
     pub(crate) fn profile(&self) -> Result<String> {
         Ok(match self {
             Spec::Dir(path) => fathom_subjects::dir::detect_profile(path)?.to_owned(),
+            Spec::Fuse(command) => {
+                let profile = |subject: &FuseSubject| Ok(subject.environment()?.profile);
+                with_daemon(command, profile)?.to_owned()
+            }
             Spec::Model(_) => "model".to_owned(),
             Spec::Reffs(_) => "reffs".to_owned(),
             Spec::Kernel(kernel) => match &kernel.file {
@@ -200,17 +212,10 @@ impl Spec {
             }
             Spec::Dir(path) => {
                 let subject = DirSubject::create(path, View::default())?;
-                let environment = subject.environment()?;
-                config.uid = environment.identity.uid;
-                config.gid = environment.root_gid;
-                config.groups = environment.identity.groups.clone();
-                config.root_mode = environment.root_mode;
-                config.umask = environment.umask;
-                config.quirks.nodev = environment.nodev;
-                config.quirks.noexec = environment.noexec;
-                // Others use the same file system at the same time.
-                config.quirks.statfs_slack_bytes = 0;
-                read_protections(&mut config.quirks);
+                adapt(&mut config, &subject.environment()?);
+            }
+            Spec::Fuse(command) => {
+                adapt(&mut config, &with_daemon(command, |subject| Ok(subject.environment()?))?);
             }
         }
         Ok(config)
@@ -242,6 +247,7 @@ impl Spec {
         let with = |mutant: &Option<Mutant>| Config { mutant: *mutant, ..reference.clone() };
         Ok(match self {
             Spec::Dir(path) => Box::new(DirSubject::create(path, view)?),
+            Spec::Fuse(command) => Box::new(FuseSubject::new(command, view)?),
             Spec::Model(mutant) => Box::new(ModelSubject::new(with(mutant))?),
             Spec::Reffs(mutant) => Box::new(ReffsSubject::new(with(mutant), view)?),
             Spec::Kernel(kernel) => {
@@ -251,6 +257,32 @@ impl Spec {
             }
         })
     }
+}
+
+/// Starts the program of a `fuse:` subject only to ask something. On a thread of its own, which is
+/// then taken over.
+fn with_daemon<T: Send>(
+    command: &str,
+    ask: impl FnOnce(&FuseSubject) -> Result<T> + Send,
+) -> Result<T> {
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| ask(&FuseSubject::new(command, View::default())?));
+        asked.join().unwrap_or_else(|_| bail!("the harness panicked: see above"))
+    })
+}
+
+/// Makes the reference behave like a directory with this environment.
+fn adapt(config: &mut Config, environment: &Environment) {
+    config.uid = environment.identity.uid;
+    config.gid = environment.root_gid;
+    config.groups = environment.identity.groups.clone();
+    config.root_mode = environment.root_mode;
+    config.umask = environment.umask;
+    config.quirks.nodev = environment.nodev;
+    config.quirks.noexec = environment.noexec;
+    // Others use the same file system at the same time.
+    config.quirks.statfs_slack_bytes = 0;
+    read_protections(&mut config.quirks);
 }
 
 /// What `/proc/sys/fs` says; a kernel without a setting protects nothing.
@@ -319,6 +351,7 @@ mod tests {
             "model",
             "reffs:stale-hole",
             "dir:/tmp",
+            "fuse:bindfs {state} {mnt} -o x=y:z",
             "ext4",
             "overlay:xfs",
             "ext4 --mkfs-opts=-O ^has_journal -b 1024 --mount-opts=data=journal,noatime",

@@ -22,7 +22,9 @@ pub enum SubjectError {
         source: io::Error,
     },
     /// Mounting needs privileges.
-    #[error("{0} needs root: mounting a file system is not allowed to this user")]
+    #[error(
+        "{0} needs root: mounting a file system is not allowed to this user; without root there are dir:PATH, model, and reffs (through fusermount3)"
+    )]
     NotRoot(String),
     /// A formatting program is not installed.
     #[error("{program} is not installed: it is in the Debian package {package}")]
@@ -42,6 +44,9 @@ pub enum SubjectError {
         /// What it said.
         output: String,
     },
+    /// A program that should serve a file system does not.
+    #[error("the program of fuse:COMMAND cannot be used: {0}")]
+    Daemon(String),
     /// There is no formatting program.
     #[error("{0} is not formatted: there is no program to give options to")]
     NotFormatted(String),

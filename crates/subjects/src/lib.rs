@@ -1,6 +1,7 @@
 //! What executes operations: directories of the host, file systems of its kernel, the FUSE server
 //! of the reference.
 //!
+//! * [`daemon`]: any file system that a program serves through FUSE.
 //! * [`dir`]: any directory, without root.
 //! * [`fuse`]: RefFS, the reference file system served through FUSE.
 //! * [`kernel`]: real kernel file systems on memory-backed loop devices, detached from every
@@ -10,6 +11,7 @@
 //!
 //! The only crate with `unsafe`, and the only one that may need root.
 
+pub mod daemon;
 pub mod dir;
 pub mod error;
 pub mod fuse;
@@ -17,6 +19,7 @@ pub mod kernel;
 pub mod library;
 pub mod sys;
 
+pub use daemon::FuseSubject;
 pub use dir::DirSubject;
 pub use error::SubjectError;
 pub use kernel::{KernelSubject, Recipe};

@@ -18,6 +18,8 @@ const PACKAGES: &[Package] = &[
     ("mkfs.ext4", "e2fsprogs", "ext2, ext3 and ext4 are not checked"),
     ("mkfs.xfs", "xfsprogs", "xfs is not checked"),
     ("mkfs.btrfs", "btrfs-progs", "btrfs is not checked"),
+    ("bindfs", "bindfs", "fuse:COMMAND is not tested with it"),
+    ("fuse2fs", "fuse2fs", "fuse:COMMAND is not tested with it"),
     ("fusermount3", "fuse3", "FUSE mounts as an ordinary user are not tested"),
     ("setfattr", "attr", "exported shell scripts with extended attributes are not run"),
     ("git", "git", "git is not run on the FUSE mount"),

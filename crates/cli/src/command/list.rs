@@ -39,6 +39,7 @@ struct Row {
 fn subjects(json: bool) -> Result<()> {
     let mut rows = vec![
         row("dir:PATH", "any directory", vec![]),
+        row("fuse:COMMAND", "what a program serves on {mnt}", vec![Need::Root, Need::Fuse]),
         row("model", "the reference itself (with --mutant: a liar)", vec![]),
         row("reffs", "the reference served through FUSE", vec![Need::Fuse]),
     ];

@@ -25,7 +25,7 @@ pub(crate) fn run(args: &MountArgs, json: bool) -> Result<Ending> {
         // Who mounts in the background may have closed the output.
         drop(told);
     };
-    let ended = fuse::serve(&args.dir, config, Options::default(), ready)?;
+    let ended = fuse::serve(&args.dir, config, Options::default(), args.state.as_deref(), ready)?;
     if ended == Ended::Unmounted && !json {
         print(&format!("{dir} was unmounted\n"))?;
     }

@@ -5,7 +5,7 @@
 //! be deleted by hand. Nothing outside of it is ever touched.
 
 mod environment;
-mod scratch;
+pub(crate) mod scratch;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -40,8 +40,9 @@ impl DirSubject {
             return Err(SubjectError::NotADirectory(given));
         }
         let scratch = Scratch::create(&given)?;
-        let mut capabilities = scratch.capabilities();
-        let executor = Executor::new(scratch.open()?, view)?;
+        let root = scratch.open()?;
+        let mut capabilities = scratch::capabilities_of(&root);
+        let executor = Executor::new(root, view)?;
         if executor.can_switch_identity() {
             capabilities.insert(Capability::Identity);
         }

@@ -19,7 +19,7 @@ const ROOT_MODE: u32 = 0o755;
 const UNUSED_DEVICE: (u32, u32) = (60, 0);
 
 /// A directory that is removed on drop.
-pub(super) struct Scratch {
+pub(crate) struct Scratch {
     path: PathBuf,
 }
 
@@ -57,20 +57,6 @@ impl Scratch {
             .map_err(|errno| SubjectError::io("open", &self.path)(errno.into()))
     }
 
-    /// What can be done here, found out by trying: root in a container may lack the capability.
-    pub(super) fn capabilities(&self) -> BTreeSet<Capability> {
-        let node = self.path.join("device");
-        let number = rustix::fs::makedev(UNUSED_DEVICE.0, UNUSED_DEVICE.1);
-        let made =
-            rustix::fs::mknodat(CWD, &node, FileType::CharacterDevice, Mode::empty(), number);
-        if made.is_err() {
-            return BTreeSet::new();
-        }
-        // If it stays, the first comparison of trees will tell.
-        let _ = rustix::fs::unlinkat(CWD, &node, AtFlags::empty());
-        BTreeSet::from([Capability::Devices])
-    }
-
     /// Removes it with everything inside.
     pub(super) fn remove(&mut self) -> Result<(), SubjectError> {
         let failed = |errno: Errno| SubjectError::io("remove", &self.path)(errno.into());
@@ -88,13 +74,26 @@ impl Drop for Scratch {
     }
 }
 
+/// What can be done in a directory, found out by trying: root in a container may lack the capability.
+pub(crate) fn capabilities_of(dir: &OwnedFd) -> BTreeSet<Capability> {
+    const NODE: &str = "device";
+    let number = rustix::fs::makedev(UNUSED_DEVICE.0, UNUSED_DEVICE.1);
+    let kind = FileType::CharacterDevice;
+    if rustix::fs::mknodat(dir, NODE, kind, Mode::empty(), number).is_err() {
+        return BTreeSet::new();
+    }
+    // If it stays, the first comparison of trees will tell.
+    let _ = rustix::fs::unlinkat(dir, NODE, AtFlags::empty());
+    BTreeSet::from([Capability::Devices])
+}
+
 fn remove_dir<P: rustix::path::Arg + Copy>(parent: BorrowedFd<'_>, name: P) -> Result<(), Errno> {
     empty_dir(&open_dir(parent, name)?)?;
     rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
 }
 
 /// Goes down by descriptors, so that no depth is too deep for a path.
-fn empty_dir(dir: &OwnedFd) -> Result<(), Errno> {
+pub(crate) fn empty_dir(dir: &OwnedFd) -> Result<(), Errno> {
     let mut entries = Dir::read_from(dir)?;
     while let Some(entry) = entries.read() {
         let entry = entry?;

@@ -66,6 +66,9 @@ pub enum MountError {
         /// What it said.
         message: String,
     },
+    /// The file that keeps the file system cannot be used.
+    #[error("the file system cannot be kept in a file: {0}")]
+    State(String),
     /// A system call failed.
     #[error("{call}: {source}")]
     Os {
@@ -77,6 +80,11 @@ pub enum MountError {
 }
 
 impl MountError {
+    /// For `map_err` after reading or writing what is kept.
+    pub(super) fn state(error: impl std::fmt::Display) -> MountError {
+        MountError::State(error.to_string())
+    }
+
     /// For `map_err` after `call`.
     pub(super) fn os<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> MountError {
         move |error| MountError::Os { call, source: error.into() }

@@ -26,8 +26,12 @@ use rustix::fs::{Mode, OFlags};
 use super::attach::{self, Connection, Detached};
 use super::control;
 use super::error::MountError;
+use super::pickle;
 use super::server::{Server, Shared};
 use super::watchdog::Watchdog;
+
+/// The key of the file system itself among the saved states in a file.
+const PRESENT: u64 = u64::MAX;
 
 /// How a mount is served.
 #[derive(Clone, Debug)]
@@ -71,6 +75,32 @@ impl Mount {
     pub fn start(point: &Path, config: Config, options: Options) -> Result<Mount, MountError> {
         let shared = Arc::new(Shared::new(Volume::new(config)?));
         Mount::on_point(point, shared, options)
+    }
+
+    /// Mounts the file system that [`Mount::keep`] has written, with its saved states.
+    pub(super) fn start_from(
+        file: &Path,
+        point: &Path,
+        options: Options,
+    ) -> Result<Mount, MountError> {
+        let mut images = pickle::read(file).map_err(MountError::state)?;
+        let wrong = |what: String| MountError::State(format!("{}: {what}", file.display()));
+        let at = images.iter().position(|(key, _)| *key == PRESENT);
+        let at = at.ok_or_else(|| wrong("it has saved states, but no file system".to_owned()))?;
+        let (_, present) = images.swap_remove(at);
+        let shared = Arc::new(Shared::new(Volume::import(present).map_err(wrong)?));
+        let loaded = shared.state().add_snapshots(images);
+        loaded.map_err(wrong)?;
+        Mount::on_point(point, shared, options)
+    }
+
+    /// Writes the file system, which must be unmounted, and its saved states to a file.
+    pub(super) fn keep(&self, file: &Path) -> Result<(), MountError> {
+        let state = self.shared.state();
+        let mut images = vec![(PRESENT, state.image(state.volume()))];
+        let saved = state.snapshots(None).unwrap_or_default();
+        images.extend(saved.iter().map(|(key, volume)| (*key, state.image(volume))));
+        pickle::write(file, &images).map_err(MountError::state)
     }
 
     /// Mounts a new, empty file system where nobody sees it. For root only.
@@ -167,7 +197,8 @@ impl Mount {
         self.host.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    fn end(&mut self) -> Result<(), MountError> {
+    /// Unmounts, as [`Mount::unmount`]; what was served can still be looked at.
+    pub(super) fn end(&mut self) -> Result<(), MountError> {
         let detached = match self.place.take() {
             None => return Ok(()),
             Some(Place::Detached(root)) => {

@@ -24,10 +24,11 @@ pub enum Ended {
 }
 
 /// How often to look whether there is a reason to end: not noticed by people, nor by the processor.
-const POLL: Duration = Duration::from_millis(50);
+const POLL: Duration = Duration::from_millis(20);
 
-/// Mounts a new file system on `point` and serves it until it is unmounted or a signal asks to end.
-/// Calls `ready` when it can be used.
+/// Mounts a file system on `point` and serves it until it is unmounted or a signal asks to end. Calls
+/// `ready` when it can be used. With `kept` it is the one in that file, if there is one, and is
+/// written to it in the end, with its saved states; without, it is new and then gone.
 ///
 /// # Errors
 /// See [`MountError`].
@@ -35,20 +36,29 @@ pub fn serve(
     point: &Path,
     config: Config,
     options: Options,
+    kept: Option<&Path>,
     ready: impl FnOnce(),
 ) -> Result<Ended, MountError> {
     // First, so that no signal can come between mounting and catching.
     let _caught = Caught::start();
-    let mount = Mount::start(point, config, options)?;
+    let mut mount = match kept.filter(|file| file.exists()) {
+        Some(file) => Mount::start_from(file, point, options)?,
+        None => Mount::start(point, config, options)?,
+    };
     ready();
+    let mut ended = Ended::Unmounted;
     while !mount.is_over() {
         if ASKED_TO_END.load(Ordering::Relaxed) {
-            mount.unmount()?;
-            return Ok(Ended::Signal);
+            mount.end()?;
+            ended = Ended::Signal;
+            break;
         }
         thread::sleep(POLL);
     }
-    Ok(Ended::Unmounted)
+    if let Some(file) = kept {
+        mount.keep(file)?;
+    }
+    Ok(ended)
 }
 
 static ASKED_TO_END: AtomicBool = AtomicBool::new(false);

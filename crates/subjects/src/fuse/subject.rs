@@ -47,7 +47,7 @@ impl Live {
 /// other, and waking the other processor takes longer than serving the request: `fathom check reffs
 /// --seed 1` made 93 operations per second on two virtual processors and 469 on one of them. Where
 /// it is not allowed everything works, slower.
-fn stay_on_one_processor() {
+pub(crate) fn stay_on_one_processor() {
     let mut here = CpuSet::new();
     here.set(sched_getcpu());
     let _ = sched_setaffinity(None, &here);

@@ -52,7 +52,9 @@ impl Image {
     /// Formats a new disk; [`Image::settle`] says when it is in its first state.
     pub(super) fn format(recipe: &Recipe, format: &Program) -> Result<Image, SubjectError> {
         let make = || -> io::Result<OwnedFd> {
-            let memory = memfd_create("fathom-image", MemfdFlags::CLOEXEC)?;
+            // So that a loop device in a listing says whose it is.
+            let name = format!("fathom-image-{}", std::process::id());
+            let memory = memfd_create(name, MemfdFlags::CLOEXEC)?;
             ftruncate(&memory, recipe.image_bytes)?;
             Ok(memory)
         };
