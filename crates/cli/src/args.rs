@@ -95,6 +95,9 @@ pub(crate) struct CheckArgs {
     /// A call that takes longer is a finding
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     pub(crate) deadline: Duration,
+    /// Leave only so much of every disk, so that it is soon full: for example 512K, 2M
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) space: Option<u64>,
     /// Keep so many of the last disks for a finding
     #[arg(long, value_name = "N", default_value = "10")]
     pub(crate) images: usize,
@@ -425,6 +428,22 @@ pub(crate) enum ListWhat {
     Profiles,
     /// Operations that a workload can contain
     Ops,
+}
+
+/// `4096`, `512K`, `2M`.
+fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(['K', 'M']);
+    let unit = match &text[digits.len()..] {
+        "" => Some(1),
+        "K" => Some(1 << 10),
+        "M" => Some(1 << 20),
+        _ => None,
+    };
+    let number: Option<u64> = digits.parse().ok();
+    number
+        .zip(unit)
+        .and_then(|(number, unit)| number.checked_mul(unit))
+        .ok_or_else(|| format!("{text:?} is no size: write for example 512K or 2M"))
 }
 
 /// `1000` or `every 1000`.

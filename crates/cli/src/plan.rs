@@ -32,6 +32,7 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<Checked> {
         spec = spec.with_profile(profile)?;
     }
     spec = spec.with_options(args.mkfs_opts.as_deref(), args.mount_opts.as_deref())?;
+    spec = spec.with_space(args.space)?;
     if args.ops == Some(0) {
         bail!("--ops 0 checks nothing: give at least 1");
     }
@@ -66,7 +67,7 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<Checked> {
     }
     plan.labels = labels(&profile);
     plan.labels.insert("strategy".to_owned(), plan.explore.strategy.to_string());
-    Ok(Checked { spec, rivals: rivals(&args.against)?, plan })
+    Ok(Checked { spec, rivals: rivals(&args.against, args.space)?, plan })
 }
 
 fn exploration(args: &CheckArgs) -> Result<Exploration> {
@@ -88,10 +89,13 @@ fn exploration(args: &CheckArgs) -> Result<Exploration> {
 }
 
 /// The model always votes; who else does is set up by its own profile.
-fn rivals(against: &[String]) -> Result<Vec<(Spec, fathom_model::Config)>> {
+fn rivals(against: &[String], space: Option<u64>) -> Result<Vec<(Spec, fathom_model::Config)>> {
     let mut rivals = Vec::new();
     for name in against.iter().filter(|name| *name != "model") {
-        let spec: Spec = name.parse().context("in --against")?;
+        let mut spec: Spec = name.parse().context("in --against")?;
+        if matches!(spec, Spec::Kernel(_)) {
+            spec = spec.with_space(space)?;
+        }
         let reference = spec.reference(read_profile(&spec.profile()?)?)?;
         rivals.push((spec, reference));
     }

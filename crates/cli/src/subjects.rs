@@ -42,6 +42,7 @@ pub(crate) struct Kernel {
 /// What may follow the name of a kernel file system, as on the command line of `check`: so that the
 /// name in a trace says everything.
 const PROFILE: &str = " --profile=";
+const SPACE: &str = " --space=";
 const MKFS_OPTS: &str = " --mkfs-opts=";
 const MOUNT_OPTS: &str = " --mount-opts=";
 
@@ -87,6 +88,7 @@ impl fmt::Display for Spec {
 impl Kernel {
     /// `None` if it begins with no name of a recipe.
     fn parse(text: &str) -> Result<Option<Kernel>> {
+        let (text, space) = split_off(text, SPACE);
         let (text, mount) = split_off(text, MOUNT_OPTS);
         let (text, mkfs) = split_off(text, MKFS_OPTS);
         let (name, file) = split_off(text, PROFILE);
@@ -94,7 +96,8 @@ impl Kernel {
         let plain = Kernel { recipe, options: Options::default(), file: None };
         let spec = Spec::Kernel(Box::new(plain));
         let spec = file.map_or(Ok(spec.clone()), |file| spec.with_profile(file))?;
-        match spec.with_options(mkfs, mount)? {
+        let space = space.map(|bytes| bytes.parse().context("a number of bytes")).transpose()?;
+        match spec.with_options(mkfs, mount)?.with_space(space)? {
             Spec::Kernel(kernel) => Ok(Some(*kernel)),
             _ => unreachable!("options do not change the kind of a subject"),
         }
@@ -116,6 +119,9 @@ impl fmt::Display for Kernel {
         }
         if !self.options.mount.is_empty() {
             write!(f, "{MOUNT_OPTS}{}", self.options.mount.join(","))?;
+        }
+        if let Some(bytes) = self.options.space_bytes {
+            write!(f, "{SPACE}{bytes}")?;
         }
         Ok(())
     }
@@ -166,6 +172,22 @@ impl Spec {
         kernel.options.mount.extend(mount.map(str::to_owned));
         kernel.recipe.clone().with(&kernel.options)?;
         Ok(Spec::Kernel(kernel))
+    }
+
+    /// The same subject with so little space.
+    pub(crate) fn with_space(self, bytes: Option<u64>) -> Result<Spec> {
+        match (self, bytes) {
+            (spec, None) => Ok(spec),
+            (Spec::Kernel(mut kernel), bytes) => {
+                kernel.options.space_bytes = bytes;
+                Ok(Spec::Kernel(kernel))
+            }
+            (other, _) => {
+                bail!(
+                    "{other} has no disk that could be filled: --space is for kernel file systems"
+                )
+            }
+        }
     }
 
     /// The same subject as `--profile` says: a file that is a recipe replaces that of the subject,

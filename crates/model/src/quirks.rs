@@ -95,7 +95,7 @@ pub struct Quirks {
     /// Otherwise, how far the free bytes that `statfs` tells may be from what is stored (metadata,
     /// preallocation, delayed allocation); 0: they are not compared.
     pub statfs_slack_bytes: u64,
-    /// The free inodes that `statfs` tells are exactly those that are not in use.
+    /// The free inodes that `statfs` tells are exactly those that are not in use, while no file is open.
     pub statfs_counts_files: bool,
     /// What `SEEK_DATA` and `SEEK_HOLE` find inside a file can be compared with the model's (only where
     /// the model itself is served). Elsewhere a hole becomes data when a page of it is mapped or read

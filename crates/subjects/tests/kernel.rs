@@ -208,7 +208,7 @@ fn errors_say_what_to_do() {
 
     let with_options = |name: &str, format: &[&str], mount: &[&str]| {
         let words = |list: &[&str]| list.iter().map(|&word| word.to_owned()).collect();
-        let options = Options { format: words(format), mount: words(mount) };
+        let options = Options { format: words(format), mount: words(mount), ..Options::default() };
         Recipe::named(name).unwrap().with(&options).unwrap()
     };
     for name in ["tmpfs", "ext4", "overlay:ext4"] {
@@ -434,4 +434,39 @@ fn a_killed_process_leaves_nothing_behind() {
         expect_detached(&device);
     }
     assert_eq!(mounts(), before);
+}
+
+/// A recipe that leaves little space makes `ENOSPC` come soon, shows nothing of how it does that, and
+/// does it again after a remount and from the start.
+#[test]
+fn little_space_is_left_where_that_is_asked_for() {
+    if !is_root() {
+        return skip("little_space_is_left_where_that_is_asked_for", "needs root");
+    }
+    for name in ["ext4", "ext2", "xfs", "tmpfs"] {
+        let options = Options { space_bytes: Some(200_000), ..Options::default() };
+        let recipe = Recipe::named(name).unwrap().with(&options).unwrap();
+        let Ok(mut subject) = KernelSubject::new(recipe, View::default()) else {
+            skip("little_space_is_left_where_that_is_asked_for", format!("{name} cannot be made"));
+            continue;
+        };
+        for round in 0..2 {
+            assert_eq!(subject.observe().unwrap().entries.len(), 1, "{name}: only the root");
+            expect(&mut subject, create(0, "f"), ok(0));
+            expect(&mut subject, pwrite(0, 0, 1, 100_000), ok(100_000));
+            let mut wrote = 100_000;
+            let full = loop {
+                let answer = subject.apply(&pwrite(0, wrote, 1, 4_096)).unwrap();
+                match answer.result {
+                    Ok(4_096) => wrote += 4_096,
+                    other => break other,
+                }
+                assert!(wrote < 1_000_000, "{name}: {wrote} bytes in what should be 200,000");
+            };
+            assert!(full == Err(Errno::ENOSPC) || full.is_ok(), "{name}: {full:?}");
+            if round == 0 {
+                subject.reset().unwrap();
+            }
+        }
+    }
 }

@@ -11,6 +11,7 @@
 //! Restoring always unmounts: what the kernel remembers of a mounted file system cannot be told to
 //! forget.
 
+mod filler;
 mod freeze;
 mod image;
 mod log;
@@ -32,6 +33,7 @@ use rustix::fs::AtFlags;
 
 use crate::error::SubjectError;
 use crate::sys::{Executor, Guard, View};
+use filler::Filler;
 use freeze::Keeper;
 use image::Image;
 use log::KernelLog;
@@ -48,6 +50,8 @@ pub struct KernelSubject {
     recipe: Recipe,
     /// Holds the mount; dropped first.
     executor: Executor,
+    /// Takes space away, if that was asked for.
+    filler: Option<Filler>,
     /// The mount under a layer, or the one that the executor holds; dropped next.
     base: Option<OwnedFd>,
     /// Of a file system that has a disk.
@@ -128,8 +132,9 @@ impl KernelSubject {
             prepare(&recipe, disk)?;
         }
         let (base, root) = mount_all(&recipe, disk.as_ref(), None)?;
+        let filler = fill(&recipe, &base)?;
         let executor = Executor::new(root, view)?;
-        Ok(KernelSubject { recipe, executor, base: Some(base), disk, log })
+        Ok(KernelSubject { recipe, executor, filler, base: Some(base), disk, log })
     }
 
     /// How it was made.
@@ -152,6 +157,7 @@ impl KernelSubject {
     /// Closes everything; the disk then holds all that was written.
     fn unmount(&mut self) -> Result<(), SubjectError> {
         self.executor.release();
+        self.filler = None;
         self.base = None;
         self.disk
             .as_ref()
@@ -161,6 +167,9 @@ impl KernelSubject {
 
     fn mount(&mut self) -> Result<OwnedFd, SubjectError> {
         let (base, root) = mount_all(&self.recipe, self.disk.as_ref(), self.base.take())?;
+        if self.filler.is_none() {
+            self.filler = fill(&self.recipe, &base)?;
+        }
         self.base = Some(base);
         Ok(root)
     }
@@ -196,6 +205,12 @@ impl KernelSubject {
         let frozen = self.executor.as_process(|| keeper.frozen(base, || image.changes()))?;
         frozen.map_err(failed)
     }
+}
+
+/// Takes the space away that the recipe does not leave.
+fn fill(recipe: &Recipe, base: &OwnedFd) -> Result<Option<Filler>, SubjectError> {
+    let made = recipe.space_bytes.map(|bytes| Filler::new(base, bytes)).transpose();
+    made.map_err(SubjectError::io("fill", "the new file system"))
 }
 
 /// Refuses what this kernel is too old for.

@@ -36,6 +36,8 @@ pub struct Recipe {
     pub quirks: Option<String>,
     /// What is mounted on top of it and then used.
     pub layer: Option<Layer>,
+    /// So much is left of the space of the new file system; all of it by default.
+    pub space_bytes: Option<u64>,
 }
 
 /// A program that works on a device.
@@ -85,6 +87,8 @@ pub struct Options {
     pub format: Vec<String>,
     /// Mount options, after those of the recipe; of an overlay: for the overlay.
     pub mount: Vec<String>,
+    /// See [`Recipe::space_bytes`].
+    pub space_bytes: Option<u64>,
 }
 
 /// The recipes that come with Fathom, in the order in which they are listed.
@@ -204,6 +208,7 @@ impl Recipe {
             None => &mut self.options,
         };
         mount.extend(options.mount.iter().cloned());
+        self.space_bytes = options.space_bytes.or(self.space_bytes);
         Ok(self)
     }
 
@@ -254,6 +259,7 @@ impl Written {
             freezes: self.freezes,
             checker,
             layer: None,
+            space_bytes: None,
         }
     }
 
@@ -327,7 +333,7 @@ mod tests {
     #[test]
     fn what_was_asked_for_comes_after_the_recipe() {
         let words = |text: &str| vec![text.to_owned()];
-        let options = Options { format: words("-x"), mount: words("y=1") };
+        let options = Options { format: words("-x"), mount: words("y=1"), ..Options::default() };
         let ext4 = Recipe::named("ext4").unwrap().with(&options).unwrap();
         assert_eq!(ext4.format.unwrap().command.last().unwrap(), "-x");
         assert_eq!(ext4.options, ["y=1"]);
