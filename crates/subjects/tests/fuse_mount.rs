@@ -375,7 +375,7 @@ fn server_process() {
         println!("\nREADY");
         load(&point);
     }
-    let ended = serve(&point, config, Options::default(), || println!("\nREADY"));
+    let ended = serve(&point, config, Options::default(), None, || println!("\nREADY"));
     match ended {
         Ok(ended) => println!("\nENDED {ended:?}"),
         Err(error) => println!("\nERROR {error}"),
