@@ -19,8 +19,10 @@ use crate::text::{grouped, print, print_json};
 /// Small enough to be exhausted in seconds; the errors are the same as with more.
 const FILES: usize = 2;
 const BLOCKS: usize = 3;
-/// Operations of a workload in the tables on encodings.
+/// Operations of a workload in the table on the operations kept in a state.
 const DEPTH: u32 = 5;
+/// Operations of a workload in the table on names: one more is ten times as many states.
+const NAMES_DEPTH: u32 = 6;
 
 const DIFFERENCES: &str = "\
 Differences from the study:
@@ -107,7 +109,7 @@ fn isomorphism_table(args: &DesignArgs, text: &mut String) -> Result<Vec<Value>>
         "\nlog design, no power failures: states\nlength   all names  up to names  fewer"
     );
     let mut rows = Vec::new();
-    for depth in 1..=DEPTH {
+    for depth in 1..=NAMES_DEPTH {
         let count = |names_count| -> Result<u64> {
             let remember = if names_count { 8 } else { 0 };
             let explorer = log_explorer(Limits { remember, names_count, crashes: 0 }, &[])?;
