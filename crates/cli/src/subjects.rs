@@ -229,6 +229,7 @@ impl Spec {
             Spec::Reffs(_) => read_protections(&mut config.quirks),
             Spec::Kernel(kernel) => {
                 read_protections(&mut config.quirks);
+                config.block_bytes = kernel.recipe.block_bytes;
                 // The root of an overlay; a directory in one (`dir:`) is in the upper layer alone.
                 config.quirks.root_nlink_one |= kernel.recipe.layer.is_some();
             }

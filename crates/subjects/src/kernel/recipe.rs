@@ -20,6 +20,8 @@ pub struct Recipe {
     pub fs_type: String,
     /// Size of the device (of a `tmpfs`: the limit). Memory is used as far as it is written.
     pub image_bytes: u64,
+    /// The unit in which it allocates, as some calls show it (`FALLOC_FL_COLLAPSE_RANGE`).
+    pub block_bytes: u32,
     /// Makes the file system on a device; `None` for one that has no device.
     pub format: Option<Program>,
     /// Mount options: `key` or `key=value`.
@@ -114,6 +116,9 @@ const OVERLAY_ON: &str = "tmpfs";
 
 const OVERLAY: &str = "overlay";
 
+/// Of a recipe that does not say it.
+const BLOCK_BYTES: u32 = 4096;
+
 /// A recipe as it is written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -122,6 +127,7 @@ struct Written {
     about: String,
     fs_type: String,
     image_kib: Option<u64>,
+    block_bytes: Option<u32>,
     profile: Option<String>,
     #[serde(default)]
     mount_options: Vec<String>,
@@ -253,6 +259,7 @@ impl Written {
             about: self.about,
             fs_type: self.fs_type,
             image_bytes: self.image_kib.unwrap_or(0) << 10,
+            block_bytes: self.block_bytes.unwrap_or(BLOCK_BYTES),
             format: self.format.map(WrittenProgram::into_program),
             options: self.mount_options,
             removed_entries: self.removed_entries,
