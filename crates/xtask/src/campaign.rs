@@ -19,7 +19,12 @@ pub(crate) enum Name {
     /// Every mutant, in process, through FUSE, and served by another process: found; the unmutated
     /// model never accused
     Mutants,
+    /// 200 runs killed at random moments leave no mount, no device, no file, no process (root)
+    Kills,
 }
+
+/// What `campaign kills` asks of the test.
+const KILLS: &str = "200";
 
 /// Runs one campaign with the release binary.
 pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
@@ -28,6 +33,10 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
         Name::Hosts => hosts(),
         Name::Kernel => kernel(minutes),
         Name::Mutants => mutants(),
+        Name::Kills => {
+            let test = ["test", "--release", "--quiet", "--package", "fathom", "--test", "kills"];
+            shell::run(shell::cargo().args(test).env("FATHOM_KILLS", KILLS))
+        }
     }?;
     // After a failure the findings stay for whoever explains them.
     let _ = std::fs::remove_dir_all(findings());
