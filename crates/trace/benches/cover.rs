@@ -149,6 +149,7 @@ impl Bench {
             tracer: Tracer::Bpf,
             record: None,
             budget: None,
+            distrust: false,
         };
         let traced = run::run(&plan).expect("the tracer works here");
         self.lost += traced.lost;

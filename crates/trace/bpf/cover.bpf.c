@@ -11,6 +11,7 @@
 #include "operands.h"
 #include "count.h"
 #include "aio.h"
+#include "stream.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -57,6 +58,31 @@ static __always_inline void load_cache(struct work *w, struct config *c)
 	w->flag_mounted = c->flag_mounted;
 	w->type_mask = c->type_mask;
 	w->type_symlink = c->type_symlink;
+	w->stream = c->stream;
+}
+
+/* Where absolute paths of the task start. */
+static __always_inline void find_start(struct work *w)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct fs_struct *fs = task->fs;
+
+	w->start_dentry = w->start_mount = 0;
+	if (fs) {
+		w->start_dentry = (u64)fs->root.dentry;
+		w->start_mount = (u64)fs->root.mnt;
+	}
+}
+
+/* Sends a call before it is made; its end is sent too. */
+static __always_inline void send_start(struct work *w, struct call *call)
+{
+	struct sample sample = { .call = call->index, .touch = w->touch };
+
+	__builtin_memcpy(sample.slots, w->slots, sizeof(sample.slots));
+	find_start(w);
+	send(&sample, w, 0, bpf_get_current_pid_tgid());
+	w->pending = SENT;
 }
 
 static __always_inline void save_state(struct task_state *state, struct work *w)
@@ -65,10 +91,16 @@ static __always_inline void save_state(struct task_state *state, struct work *w)
 	state->unread = w->unread;
 	state->follow = w->follow;
 	state->parent_from = w->parent_from;
+	state->pending = w->pending;
 	state->resolve = w->resolve;
 	__builtin_memcpy(state->args, w->args, sizeof(state->args));
 	__builtin_memcpy(state->base_dentry, w->base_dentry, sizeof(state->base_dentry));
 	__builtin_memcpy(state->base_mount, w->base_mount, sizeof(state->base_mount));
+	if (w->stream) {
+		find_start(w);
+		state->start_dentry = w->start_dentry;
+		state->start_mount = w->start_mount;
+	}
 }
 
 SEC("tp_btf/sys_enter")
@@ -116,14 +148,17 @@ int on_enter(u64 *ctx)
 	load_cache(w, c);
 	read_operands(w);
 	/* Nothing that happens later can make it count. */
-	if (w->touch == OUTSIDE && !w->again && !(call->flags & (CALL_OPENS | CALL_AFTERWARDS)))
+	if (w->touch == OUTSIDE && !w->again && !w->pending && !(call->flags & (CALL_OPENS | CALL_AFTERWARDS)))
 		return 0;
 	if (call->flags & CALL_SUBMITS)
 		begin_blocks(w);
 	state->nr = nr;
 	state->touch = w->touch;
 	__builtin_memcpy(state->slots, w->slots, sizeof(state->slots));
-	state->slow = w->again || w->unread || c->record || call->flags & CALL_AFTERWARDS;
+	/* Afterwards the path is gone with the program. */
+	if (w->pending && call->flags & CALL_EXECUTES)
+		send_start(w, call);
+	state->slow = w->again || w->unread || w->pending || c->record || call->flags & CALL_AFTERWARDS;
 	if (state->slow)
 		save_state(state, w);
 	state->active = 1;
@@ -138,11 +173,14 @@ static __always_inline void load_state(struct work *w, struct task_state *state)
 	w->unread = state->unread;
 	w->follow = state->follow;
 	w->parent_from = state->parent_from;
+	w->pending = state->pending;
 	w->resolve = state->resolve;
 	__builtin_memcpy(w->args, state->args, sizeof(w->args));
 	__builtin_memcpy(w->slots, state->slots, sizeof(w->slots));
 	__builtin_memcpy(w->base_dentry, state->base_dentry, sizeof(w->base_dentry));
 	__builtin_memcpy(w->base_mount, state->base_mount, sizeof(w->base_mount));
+	w->start_dentry = state->start_dentry;
+	w->start_mount = state->start_mount;
 }
 
 /* What a successful call has changed that the tracer must know. */
@@ -179,7 +217,8 @@ static __always_inline void finish(struct work *w, struct config *c, u32 flags, 
 		if (w->again && result >= 0 && !(flags & CALL_OPENS))
 			count(GUESSED);
 	}
-	if (flags & (CALL_MOUNTS | CALL_SYMLINK) && result >= 0)
+	/* In a stream user space keeps these. */
+	if (flags & (CALL_MOUNTS | CALL_SYMLINK) && result >= 0 && !w->stream)
 		after_success(w, flags);
 	if (flags & CALL_SUBMITS)
 		settle_blocks(w, result);
@@ -227,10 +266,23 @@ int on_exit(u64 *ctx)
 	}
 	if (flags & CALL_OPENS && result >= 0) {
 		file = file_of(result);
-		if (file)
+		if (file) {
 			touch = touch_file(file);
+			if (w)
+				w->pending = 0;
+		}
 	}
 	sample.call = call->index;
+	if (w && w->pending == SENT) {
+		send_completion(bpf_get_current_pid_tgid(), result);
+		return 0;
+	}
+	if (w && w->pending) {
+		sample.touch = touch;
+		set_result(&sample, result, flags & CALL_AMOUNT);
+		send(&sample, w, result, 0);
+		return 0;
+	}
 	sample.touch = one_touch(touch);
 	if (sample.touch == OUTSIDE)
 		return 0;

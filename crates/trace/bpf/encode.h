@@ -10,7 +10,7 @@ enum kind {
 };
 
 /* Touch of src/sample.rs, as bits. */
-enum touch { INSIDE = 1, OUTSIDE = 2, NOTHING = 8, UNRESOLVED = 16 };
+enum touch { INSIDE = 1, OUTSIDE = 2, NOTHING = 8, UNRESOLVED = 16, STREAMED = 32 };
 
 #define FD_VALID 0
 #define FD_BAD 1

@@ -55,6 +55,7 @@ struct inode {
 
 struct qstr {
 	u64 hash_len;
+	const unsigned char *name;
 } KERNEL;
 
 struct dentry {

@@ -30,6 +30,46 @@ static __always_inline u32 touch_base(struct work *w, u32 base)
 	return touch_of((u64)BPF_CORE_READ(mount, mnt_sb));
 }
 
+/* /proc/self/fd/N and /dev/fd/N as a whole: the number, or -1. */
+static __always_inline int fd_link(struct work *w)
+{
+	u64 word = *(u64 *)w->path;
+	u32 pos, fd = 0, digits = 0;
+
+	if (word == 0x2f64662f7665642fULL) /* /dev/fd/ */
+		pos = 8;
+	else if (word == 0x65732f636f72702fULL && *(u64 *)(w->path + 6) == 0x2f64662f666c6573ULL)
+		pos = 14; /* /proc/self/fd/ */
+	else
+		return -1;
+	for (u32 k = 0; k < 9; k++) {
+		char c = path_at(w, pos + k);
+
+		if (c < '0' || c > '9')
+			break;
+		fd = 10 * fd + (c - '0');
+		digits++;
+	}
+	return digits && !path_at(w, pos + digits) ? fd : -1;
+}
+
+/* Leaves a path to user space, unless it is only a name of a descriptor. */
+static __always_inline u32 leave(struct work *w, u32 base)
+{
+	struct file *file = 0;
+	int fd;
+
+	if (w->follow && base < w->parent_from) {
+		fd = fd_link(w);
+		if (fd >= 0)
+			file = file_of(fd);
+		if (file)
+			return touch_file(file);
+	}
+	w->pending |= 1 << base;
+	return 0;
+}
+
 /* The text of `path` is there: where does it lead? */
 static __always_inline u32 resolve(struct work *w, u32 base)
 {
@@ -42,6 +82,8 @@ static __always_inline u32 resolve(struct work *w, u32 base)
 		return NOTHING;
 	if (w->resolve & RESOLVE_CONFINED)
 		return w->base_mount[base] ? touch_base(w, base) : NOTHING;
+	if (w->stream)
+		return leave(w, base);
 	w->parent = base >= w->parent_from;
 	w->follow_last = w->follow;
 	sb = walk(w, base);
@@ -279,7 +321,7 @@ __noinline int read_operands(struct work *w)
 	call = bpf_map_lookup_elem(&calls, &nr);
 	if (!call)
 		return 0;
-	w->touch = w->again = w->unread = w->paths = 0;
+	w->touch = w->again = w->unread = w->paths = w->pending = 0;
 	w->dirfd = AT_FDCWD;
 	if (call->flags & CALL_PATHS)
 		how_paths_end(w, call);

@@ -19,13 +19,14 @@ struct config {
 	u32 record;
 	u32 flag_mounted, type_mask, type_symlink;
 	u32 targets_len;
-	u32 unused;
+	u32 stream; /* paths are resolved in user space */
 };
 
 enum call_flags {
 	CALL_OPENS = 1, CALL_GLOBAL = 2, CALL_RANGE = 4, CALL_AMOUNT = 8, CALL_MOUNTS = 16,
 	CALL_SYMLINK = 32, CALL_MMAP = 64, CALL_HOW = 128, CALL_OPEN_FLAGS = 256,
 	CALL_PATHS = 512, CALL_SUBMITS = 1024, CALL_FETCHES = 2048,
+	CALL_EXECUTES = 4096,
 };
 
 /* A system call, filled in from the table of calls. */
@@ -41,11 +42,12 @@ struct call {
 struct task_state {
 	u32 traced, active, nr, touch;
 	u32 slow; /* the rest is needed too, except for the slots */
-	u32 again, unread, follow, parent_from, unused;
+	u32 again, unread, follow, parent_from, pending;
 	u32 slots[SLOTS_MAX];
 	u64 resolve;
 	u64 args[6];
 	u64 base_dentry[2], base_mount[2];
+	u64 start_dentry, start_mount;
 };
 
 /* An operation that was submitted and has not completed. */

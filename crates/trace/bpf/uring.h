@@ -94,7 +94,7 @@ int on_submit(u64 *ctx)
 	struct call *call;
 	struct entry entry;
 	struct work *w = the_work();
-	u64 key = (u64)req;
+	u64 key = (u64)req, id = 0;
 	u32 opcode, nr;
 
 	if (!c || !w || ((!state || !state->traced) && !is_in_scope(c)))
@@ -121,6 +121,14 @@ int on_submit(u64 *ctx)
 	if (entry.flags & IOSQE_FIXED_FILE && call->kind[0] == FD)
 		request.sample.slots[0] = FD_VALID;
 	request.opens = call->flags & CALL_OPENS;
+	if (w->pending) {
+		find_start(w);
+		request.sample.touch = w->touch;
+		/* As a number: it is a pointer to the verifier. */
+		bpf_probe_read_kernel(&id, sizeof(id), &key);
+		send(&request.sample, w, 0, id);
+		request.sample.touch = STREAMED;
+	}
 	request.amount = call->flags & CALL_AMOUNT;
 	if (bpf_map_update_elem(&requests, &key, &request, BPF_ANY))
 		count(LOST_REQUESTS);
@@ -136,7 +144,7 @@ int on_complete(u64 *ctx)
 	struct sample sample;
 	struct config *c;
 	struct file *file;
-	u64 key = (u64)req;
+	u64 key = (u64)req, id = 0;
 	s64 result;
 
 	request = bpf_map_lookup_elem(&requests, &key);
@@ -150,6 +158,11 @@ int on_complete(u64 *ctx)
 	}
 	set_result(&sample, result, request->amount);
 	bpf_map_delete_elem(&requests, &key);
+	if (sample.touch == STREAMED) {
+		bpf_probe_read_kernel(&id, sizeof(id), &key);
+		send_completion(id, result);
+		return 0;
+	}
 	if (sample.touch == OUTSIDE)
 		return 0;
 	add(&sample);

@@ -34,7 +34,10 @@ struct work {
 	s32 dirfd;
 	u32 follow;
 	u32 parent_from;
+	u32 stream;
+	u32 pending; /* paths that user space is to resolve, one bit each */
 	u64 base_dentry[2], base_mount[2];
+	u64 start_dentry, start_mount; /* the root of the task, for user space */
 	/* the walk */
 	u64 dentry, mount, root_dentry, root_mount;
 	u64 last_link; /* inode of a last component that is a link and was not followed */

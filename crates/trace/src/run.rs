@@ -29,6 +29,8 @@ pub enum Tracer {
     Auto,
     /// In the kernel.
     Bpf,
+    /// In the kernel, with paths resolved in user space.
+    Stream,
     /// Without privilege.
     Ptrace,
 }
@@ -46,17 +48,26 @@ pub struct Plan {
     pub record: Option<PathBuf>,
     /// How long.
     pub budget: Option<Duration>,
+    /// Takes the self-test of the walk as failed: the way to see what happens then.
+    pub distrust: bool,
 }
 
 /// Traces until the command ends, the time is over or we are interrupted.
 pub fn run(plan: &Plan) -> Result<Traced> {
-    let reason = match plan.tracer {
-        Tracer::Ptrace => None,
-        Tracer::Auto | Tracer::Bpf => match bpf::prepare(plan) {
-            Ok(tracer) => return tracer.run(plan),
-            Err(error) if plan.tracer == Tracer::Bpf => return Err(error),
-            Err(error) => Some(error),
-        },
+    if plan.tracer == Tracer::Stream && plan.record.is_some() {
+        return Err(TraceError::Data("a stream makes no record: record with bpf".to_owned()));
+    }
+    let in_kernel = match plan.tracer {
+        Tracer::Auto => {
+            bpf::prepare(plan, true).or_else(|error| stream_instead(plan, error)).map_err(Some)
+        }
+        Tracer::Bpf => Ok(bpf::prepare(plan, true)?),
+        Tracer::Stream => Ok(bpf::prepare(plan, false)?),
+        Tracer::Ptrace => Err(None),
+    };
+    let reason = match in_kernel {
+        Ok(tracer) => return tracer.run(plan),
+        Err(reason) => reason,
     };
     let why = reason.as_ref().map(ToString::to_string).unwrap_or_default();
     let Who::Command(argv) = &plan.who else {
@@ -74,4 +85,17 @@ pub fn run(plan: &Plan) -> Result<Traced> {
         traced.limits.push(why);
     }
     Ok(traced)
+}
+
+/// Paths are not found in the kernel here: perhaps in user space. A record needs the walk.
+fn stream_instead(plan: &Plan, walk: TraceError) -> Result<bpf::Tracer> {
+    if plan.record.is_some() {
+        return Err(walk);
+    }
+    match bpf::prepare(plan, false) {
+        Ok(tracer) => Ok(tracer.because(&walk)),
+        // Most often both fail for the same reason: no privilege, no type information.
+        Err(error) if error.to_string() == walk.to_string() => Err(walk),
+        Err(error) => Err(TraceError::Data(format!("{walk}; nor with a stream: {error}"))),
+    }
 }

@@ -35,10 +35,12 @@ fn traced(args: &CoverArgs) -> Result<Ending> {
         tracer: match args.tracer {
             Tracer::Auto => Choice::Auto,
             Tracer::Bpf => Choice::Bpf,
+            Tracer::Stream => Choice::Stream,
             Tracer::Ptrace => Choice::Ptrace,
         },
         record: args.record.clone(),
         budget: args.budget,
+        distrust: false,
     };
     let start = Instant::now();
     let traced = trace::run(&plan)?;

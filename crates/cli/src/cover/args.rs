@@ -28,7 +28,7 @@ pub(crate) struct CoverArgs {
     /// Stop watching after this time [default: with --pid, --cgroup and --system when interrupted]
     #[arg(long, value_name = "TIME", value_parser = crate::args::duration)]
     pub(crate) budget: Option<Duration>,
-    /// Who watches: bpf needs privilege, ptrace none
+    /// Who watches: bpf and stream need privilege, ptrace none
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) tracer: Tracer,
     /// Write every call to a file too, as lines of JSON (needs bpf)
@@ -92,6 +92,8 @@ pub(crate) enum Tracer {
     Auto,
     /// Counted inside the kernel
     Bpf,
+    /// The same with paths resolved in user space: for kernels on which bpf fails its self-test
+    Stream,
     /// Stopped at every call; no privilege needed
     Ptrace,
 }

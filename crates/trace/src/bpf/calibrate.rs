@@ -27,7 +27,7 @@ const TYPE_MASK: u32 = 0x70_0000;
 const TYPE_SYMLINK: u32 = 0x60_0000;
 
 /// Fills the configuration.
-pub(super) fn calibrate(object: &mut Object, targets: &[Target]) -> Result<()> {
+pub(super) fn calibrate(object: &mut Object, targets: &[Target], walk: bool) -> Result<()> {
     let mut config = object.config()?;
     config.tracer = std::process::id();
     (config.flag_mounted, config.type_mask) = (FLAG_MOUNTED, TYPE_MASK);
@@ -46,8 +46,13 @@ pub(super) fn calibrate(object: &mut Object, targets: &[Target]) -> Result<()> {
     }
     object.detach("on_calibrate")?;
     let noted = object.calibrations(files.len() as u32)?;
-    let (table, shift) = solve(&noted)
-        .ok_or_else(|| TraceError::Bpf("the hash table of dentries was not found".to_owned()))?;
+    let (table, shift) = match solve(&noted) {
+        Some(found) => found,
+        None if !walk => (0, 0),
+        None => {
+            return Err(TraceError::Bpf("the hash table of dentries was not found".to_owned()));
+        }
+    };
     let mut config = object.config()?;
     (config.table, config.shift) = (table, shift);
     if config.targets[..targets.len()].contains(&0) {

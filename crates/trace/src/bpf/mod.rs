@@ -7,6 +7,7 @@ mod calibrate;
 mod object;
 mod record;
 mod selftest;
+mod stream;
 mod uring;
 
 use std::ffi::OsString;
@@ -22,6 +23,7 @@ use crate::spawn::{Started, spawn};
 use crate::traced::Traced;
 use object::{Counter, MOUNT_PATH_BYTES, Object, TARGETS_MAX};
 use record::Recorder;
+use stream::Stream;
 
 /// How often the ring of events is emptied: at most 300,000 events per second of 400 bytes fill a
 /// tenth of its 16 MiB meanwhile.
@@ -37,20 +39,40 @@ const SCOPE_ALL: u32 = 2;
 pub struct Tracer {
     object: Object,
     limits: Vec<String>,
+    /// Resolves paths where the kernel's directory cache is not walked.
+    stream: Option<Stream>,
 }
 
-/// Loads, attaches and tests the tracer.
-pub fn prepare(plan: &Plan) -> Result<Tracer> {
+/// What is said of a stream beside why it was used.
+const STREAM_LIMIT: &str = "paths are resolved in user space, a moment after the call: names that unwatched processes change \
+     in between, other mount namespaces and remounts are not followed";
+
+/// Loads, attaches and tests the tracer; `walk` says whether it finds the file systems of paths in the
+/// kernel, by walking the directory cache, or streams paths to user space.
+pub fn prepare(plan: &Plan, walk: bool) -> Result<Tracer> {
     if plan.targets.len() > TARGETS_MAX {
         return Err(TraceError::Bpf(format!("at most {TARGETS_MAX} mounts can be watched")));
     }
     let mut object = Object::load()?;
-    calibrate::calibrate(&mut object, &plan.targets)?;
+    calibrate::calibrate(&mut object, &plan.targets, walk)?;
     let mut limits = object.attach_all()?;
-    selftest::check(&mut object, &plan.targets)?;
+    let mut stream = None;
+    if walk {
+        selftest::check(&mut object, &plan.targets, None)?;
+        if plan.distrust {
+            return Err(TraceError::Bpf("the self-test counts as failed".to_owned()));
+        }
+    } else {
+        let mut config = object.config()?;
+        config.stream = 1;
+        object.configure(config)?;
+        let stream = stream.insert(Stream::new(object.take_stream()?, &plan.targets)?);
+        selftest::check(&mut object, &plan.targets, Some(stream))?;
+        limits.push(STREAM_LIMIT.to_owned());
+    }
     for (index, target) in plan.targets.iter().enumerate() {
         let path = target.path.as_os_str().as_bytes();
-        if !target.is_mount_point {
+        if !target.is_mount_point || !walk {
             continue;
         }
         if path.len() >= MOUNT_PATH_BYTES {
@@ -73,7 +95,7 @@ pub fn prepare(plan: &Plan) -> Result<Tracer> {
     }
     config.record = plan.record.is_some().into();
     object.configure(config)?;
-    Ok(Tracer { object, limits })
+    Ok(Tracer { object, limits, stream })
 }
 
 /// Identifier (its inode) and depth of a control group.
@@ -91,6 +113,12 @@ fn cgroup(dir: &Path) -> Result<(u64, u32)> {
 }
 
 impl Tracer {
+    /// Remembers why another way was not taken.
+    pub fn because(mut self, reason: &TraceError) -> Tracer {
+        self.limits.push(format!("paths are streamed to user space: {reason}"));
+        self
+    }
+
     /// Watches until the command ends, the time is over or we are interrupted.
     pub fn run(mut self, plan: &Plan) -> Result<Traced> {
         let mut recorder = match &plan.record {
@@ -110,7 +138,8 @@ impl Tracer {
             (Who::Process(pid), _) => Some(*pid),
             (_, started) => started.as_ref().map(|started| started.pid),
         };
-        watch(watched, started.is_some(), plan.budget, &caught, recorder.as_mut())?;
+        let rings = Rings { recorder: recorder.as_mut(), stream: self.stream.as_mut() };
+        watch(watched, started.is_some(), plan.budget, &caught, rings)?;
         let ended = started.as_ref().map(Started::wait).transpose()?;
         if let Some(failure) = started.as_mut().and_then(Started::failure) {
             return Err(failure);
@@ -179,9 +208,13 @@ impl Tracer {
         if record_lost > 0 {
             limits.push(format!("{record_lost} calls were counted but are missing in the record"));
         }
+        let mut samples = self.object.samples()?;
+        if let Some(stream) = &mut self.stream {
+            samples.merge(&stream.take());
+        }
         Ok(Traced {
-            samples: self.object.samples()?,
-            tracer: "bpf".to_owned(),
+            samples,
+            tracer: if self.stream.is_some() { "stream" } else { "bpf" }.to_owned(),
             limits,
             ended: None,
             lost: self.object.counter(Counter::Lost)?
@@ -191,16 +224,35 @@ impl Tracer {
     }
 }
 
+/// What must be emptied meanwhile.
+struct Rings<'a> {
+    recorder: Option<&'a mut Recorder>,
+    stream: Option<&'a mut Stream>,
+}
+
+impl Rings<'_> {
+    fn are_used(&self) -> bool {
+        self.recorder.is_some() || self.stream.is_some()
+    }
+
+    fn drain(&mut self) -> Result<()> {
+        if let Some(stream) = self.stream.as_deref_mut() {
+            stream.drain();
+        }
+        self.recorder.as_deref_mut().map_or(Ok(()), Recorder::drain)
+    }
+}
+
 /// Until the process has ended, the time is over or a signal came. A command of ours is asked to end.
 fn watch(
     pid: Option<i32>,
     is_ours: bool,
     budget: Option<Duration>,
     caught: &Caught,
-    mut recorder: Option<&mut Recorder>,
+    mut rings: Rings<'_>,
 ) -> Result<()> {
     let mut deadline = budget.map(|budget| Instant::now() + budget);
-    let every = if recorder.is_some() { RECORD_EVERY } else { LOOK_EVERY };
+    let every = if rings.are_used() { RECORD_EVERY } else { LOOK_EVERY };
     // SAFETY: integers only.
     let pidfd = pid.map_or(-1, |pid| unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32 });
     loop {
@@ -209,9 +261,7 @@ fn watch(
         let timeout = left.min(every).as_millis() as i32;
         // SAFETY: one entry; a negative descriptor only waits.
         let ready = unsafe { libc::poll(&raw mut poll, 1, timeout) };
-        if let Some(recorder) = recorder.as_deref_mut() {
-            recorder.drain()?;
-        }
+        rings.drain()?;
         if ready > 0 {
             break;
         }

@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd};
 
-use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, PerCpuHashMap};
+use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, PerCpuHashMap, RingBuf};
 use aya::programs::BtfTracePoint;
 use aya::{Btf, Ebpf, EbpfLoader, Pod};
 
@@ -40,7 +40,7 @@ pub(super) struct Config {
     pub(super) type_mask: u32,
     pub(super) type_symlink: u32,
     pub(super) targets_len: u32,
-    pub(super) unused: u32,
+    pub(super) stream: u32,
 }
 
 // SAFETY: integers without padding.
@@ -93,7 +93,7 @@ unsafe impl Pod for Sample {}
 
 /// `struct task_state`: only its first word is set from here.
 #[repr(C, align(8))]
-struct TaskState([u32; 42]);
+struct TaskState([u32; 46]);
 
 /// `struct request`, in words: only counted from here.
 type Request = [u64; 7];
@@ -224,7 +224,7 @@ impl Object {
         if pidfd < 0 {
             return Err(TraceError::last(format!("cannot watch thread {tid}")));
         }
-        let mut state = TaskState([0; 42]);
+        let mut state = TaskState([0; 46]);
         state.0[0] = 1;
         let done = match self.bpf.map("tasks") {
             Some(Map::Unsupported(map)) => update(map, &pidfd, &state),
@@ -281,9 +281,18 @@ impl Object {
     }
 
     /// The ring of recorded events.
-    pub(super) fn take_events(&mut self) -> Result<aya::maps::RingBuf<MapData>> {
-        let map = self.bpf.take_map("events");
-        let map = map.ok_or_else(|| TraceError::Bpf("the object has no events".to_owned()))?;
+    pub(super) fn take_events(&mut self) -> Result<RingBuf<MapData>> {
+        self.ring("events")
+    }
+
+    /// The ring of calls whose paths are to be resolved.
+    pub(super) fn take_stream(&mut self) -> Result<RingBuf<MapData>> {
+        self.ring("stream")
+    }
+
+    fn ring(&mut self, name: &str) -> Result<RingBuf<MapData>> {
+        let map = self.bpf.take_map(name);
+        let map = map.ok_or_else(|| TraceError::Bpf(format!("the object has no {name}")))?;
         map.try_into().map_err(|error| failed("cannot read events", &error))
     }
 
@@ -348,6 +357,7 @@ mod flag {
     pub(super) const PATHS: u16 = 512;
     pub(super) const SUBMITS: u16 = 1024;
     pub(super) const FETCHES: u16 = 2048;
+    pub(super) const EXECUTES: u16 = 4096;
 }
 
 fn is_path(slot: &Slot) -> bool {
@@ -371,6 +381,7 @@ fn kernel_call(index: u16, call: &Call) -> KernelCall {
         (flag::PATHS, call.slots.iter().any(is_path)),
         (flag::SUBMITS, call.name == "io_submit"),
         (flag::FETCHES, call.base == "io_getevents"),
+        (flag::EXECUTES, call.base == "execve"),
     ];
     let flags = flags.iter().filter(|(_, is)| *is).fold(0, |all, (flag, _)| all | flag);
     let register = |name: &str| {
@@ -407,7 +418,7 @@ const _: () = {
     assert!(size_of::<KernelCall>() == 56);
     assert!(offset_of!(KernelCall, kind) == 12);
     assert!(size_of::<Config>() == 120);
-    assert!(size_of::<TaskState>() == 168);
+    assert!(size_of::<TaskState>() == 184);
     assert!(size_of::<Sample>() == 48);
 };
 

@@ -10,6 +10,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use super::object::Object;
+use super::stream::Stream;
 use crate::error::{Result, TraceError};
 use crate::layout::index_of;
 use crate::sample::Touch;
@@ -27,7 +28,11 @@ struct Look {
 }
 
 /// Checks the attribution. The tracer must be attached.
-pub(super) fn check(object: &mut Object, targets: &[Target]) -> Result<()> {
+pub(super) fn check(
+    object: &mut Object,
+    targets: &[Target],
+    stream: Option<&mut Stream>,
+) -> Result<()> {
     let links = Links::new(targets);
     let looks = looks(targets, &links);
     let child = spawn(&["self-test".into()], || {
@@ -37,8 +42,11 @@ pub(super) fn check(object: &mut Object, targets: &[Target]) -> Result<()> {
     object.watch_thread(child.pid, true)?;
     child.go()?.wait()?;
     let access = index_of("access").expect("it is in the table");
-    let samples = object.samples()?;
+    let mut samples = object.samples()?;
     object.clear()?;
+    if let Some(stream) = stream {
+        samples.merge(&stream.take());
+    }
     for (index, look) in looks.iter().enumerate() {
         let mode = FIRST_MODE + index as u32;
         let here =
