@@ -26,10 +26,23 @@ fn main() -> ExitCode {
         Ok(Ending::Clean) => ExitCode::SUCCESS,
         Ok(Ending::Findings) => ExitCode::from(1),
         Err(error) => {
-            eprintln!("fathom: {error:#}");
+            eprintln!("fathom: {}", told(&error));
             ExitCode::from(2)
         }
     }
+}
+
+/// The error with its causes; one that has been said is not said again.
+fn told(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text.push_str(&format!(": {cause}"));
+        }
+    }
+    text
 }
 
 fn run(cli: &Cli) -> Result<Ending> {

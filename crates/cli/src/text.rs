@@ -1,6 +1,8 @@
 //! Printing for people and machines.
 
+use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -16,6 +18,13 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 /// Prints a value as one line of JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(print(&format!("{}\n", serde_json::to_string(value)?))?)
+}
+
+/// Whether a file can be written: to be asked before a long run, not after it. Leaves nothing behind.
+pub(crate) fn writable(path: &Path) -> io::Result<()> {
+    let is_new = !path.exists();
+    OpenOptions::new().append(true).create(true).open(path)?;
+    if is_new { fs::remove_file(path) } else { Ok(()) }
 }
 
 /// `1234567` as `1,234,567`.

@@ -62,8 +62,8 @@ fn count(report: &Value, call: &str, place: &str, name: &str) -> u64 {
 }
 
 #[test]
-fn both_tracers_count_the_same() {
-    for tracer in ["ptrace", "bpf"] {
+fn all_tracers_count_the_same() {
+    for tracer in ["ptrace", "bpf", "stream"] {
         let Some(dir) = scratch() else { return };
         let (answer, report) = covered(dir.path(), &["--tracer", tracer], SCRIPT);
         if answer.err.contains("the tracer in the kernel cannot be used") {
@@ -129,6 +129,15 @@ fn what_cannot_work_is_said_before_or_instead() {
     let answer = fathom(&["cover", "--require", "open.flags.O_NONSENSE", "--", "true"]);
     assert_eq!(answer.code, 2);
     assert!(answer.err.contains("no such partition"), "{}", answer.err);
+    // Known before the command runs, not after an hour of it.
+    for option in ["--html", "--csv", "--iocov", "--json"] {
+        let answer = fathom(&["cover", option, "/no/such/place", "--", "/no/such/program"]);
+        assert_eq!(answer.code, 2);
+        assert!(answer.err.contains("cannot write /no/such/place"), "{}", answer.err);
+    }
+    let answer = fathom(&["cover", "--tracer", "stream", "--record", "/dev/null", "--", "true"]);
+    assert_eq!(answer.code, 2);
+    assert!(answer.err.contains("a stream makes no record"), "{}", answer.err);
     let answer = fathom(&["cover", "--tracer", "ptrace", "--system"]);
     assert_eq!(answer.code, 2);
     assert!(answer.err.contains("only the tracer in the kernel"), "{}", answer.err);

@@ -96,11 +96,9 @@ static __always_inline void save_state(struct task_state *state, struct work *w)
 	__builtin_memcpy(state->args, w->args, sizeof(state->args));
 	__builtin_memcpy(state->base_dentry, w->base_dentry, sizeof(state->base_dentry));
 	__builtin_memcpy(state->base_mount, w->base_mount, sizeof(state->base_mount));
-	if (w->stream) {
-		find_start(w);
-		state->start_dentry = w->start_dentry;
-		state->start_mount = w->start_mount;
-	}
+	find_start(w);
+	state->start_dentry = w->start_dentry;
+	state->start_mount = w->start_mount;
 }
 
 SEC("tp_btf/sys_enter")
@@ -281,6 +279,8 @@ int on_exit(u64 *ctx)
 		sample.touch = touch;
 		set_result(&sample, result, flags & CALL_AMOUNT);
 		send(&sample, w, result, 0);
+		if (c->record)
+			count(RECORD_LOST);
 		return 0;
 	}
 	sample.touch = one_touch(touch);

@@ -85,6 +85,7 @@ struct path {
 } KERNEL;
 
 struct file {
+	unsigned f_mode;
 	struct path f_path;
 	struct inode *f_inode;
 } KERNEL;

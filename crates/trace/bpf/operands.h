@@ -87,8 +87,9 @@ static __always_inline u32 resolve(struct work *w, u32 base)
 	w->parent = base >= w->parent_from;
 	w->follow_last = w->follow;
 	sb = walk(w, base);
+	/* A link whose text is not in memory: user space can read it. */
 	if (w->unknown)
-		return UNRESOLVED;
+		return leave(w, base);
 	if (w->missed)
 		w->again |= 1 << base;
 	return touch_of(sb);
@@ -136,9 +137,18 @@ __noinline u32 path_operand(struct work *w, u64 address, u32 only_absolute)
 static long mapped_file(struct task_struct *task, struct vm_area_struct *area, u64 *sb)
 {
 	struct file *file = BPF_CORE_READ(area, vm_file);
+	struct config *c = the_config();
+	struct path *path;
 
-	if (file)
-		*sb = (u64)BPF_CORE_READ(file, f_inode, i_sb);
+	if (!file || !c)
+		return 0;
+	*sb = (u64)BPF_CORE_READ(file, f_inode, i_sb);
+	/* Mapped is the file of the layer below; the path that was opened is behind it: struct backing_file
+	 * of fs/file_table.c. */
+	if (BPF_CORE_READ(file, f_mode) & c->flag_backing) {
+		path = (void *)((u64)file + bpf_core_type_size(struct file));
+		*sb = (u64)BPF_CORE_READ(path, mnt, mnt_sb);
+	}
 	return 0;
 }
 
@@ -399,7 +409,7 @@ __noinline int read_again(struct work *w)
 	/* The first look at a path that has been walked again does not count. */
 	if (w->paths > 1)
 		w->touch |= before;
-	if (!w->touch)
+	if (!w->touch && !w->pending)
 		w->touch = before;
 	return 0;
 }

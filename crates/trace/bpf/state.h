@@ -20,6 +20,7 @@ struct config {
 	u32 flag_mounted, type_mask, type_symlink;
 	u32 targets_len;
 	u32 stream; /* paths are resolved in user space */
+	u32 flag_backing, unused;
 };
 
 enum call_flags {

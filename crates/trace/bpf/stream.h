@@ -1,6 +1,6 @@
 /* Streaming: where the walk through the directory cache is not proven on this kernel, calls with paths are
- * sent to user space, which resolves them (src/bpf/stream.rs). Descriptors and mappings need no walk and
- * are attributed here as always. */
+ * sent to user space, which resolves them (src/bpf/stream.rs); elsewhere only those through a link whose
+ * text is not in memory. Descriptors and mappings need no walk and are attributed here as always. */
 #pragma once
 
 #define PLACE_BYTES 512
@@ -137,7 +137,7 @@ __noinline int send(struct sample *sample, struct work *w, s64 result, u64 reque
 	}
 	if (call->flags & CALL_SYMLINK)
 		bpf_probe_read_user_str(event->paths[1], STREAM_PATH_BYTES, (void *)w->args[0]);
-	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	bpf_ringbuf_submit(event, 0);
 	return 0;
 }
 
@@ -153,6 +153,6 @@ __noinline int send_completion(u64 request, s64 result)
 	event->request = request;
 	event->result = result;
 	event->completes = 1;
-	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	bpf_ringbuf_submit(event, 0);
 	return 0;
 }

@@ -69,6 +69,10 @@ pub fn run(plan: &Plan) -> Result<Traced> {
         Ok(tracer) => return tracer.run(plan),
         Err(reason) => reason,
     };
+    // Another tracer would not find it either.
+    if let Some(error @ TraceError::Target { .. }) = reason {
+        return Err(error);
+    }
     let why = reason.as_ref().map(ToString::to_string).unwrap_or_default();
     let Who::Command(argv) = &plan.who else {
         return Err(TraceError::Data(format!(

@@ -396,6 +396,12 @@ static void links(void)
 	S(IN, SYS_stat, O("/lm/"), &st);
 	S(OUT, SYS_open, O("/lf"), O_RDONLY | O_NOFOLLOW, 0);
 	S(OUT, SYS_open, O("/lf"), O_RDONLY | O_CREAT | O_EXCL, 0600);
+	/* Links that were there before, too long for an inode. */
+	S(IN, SYS_stat, I("/made-before-in"), &st);
+	S(OUT, SYS_stat, I("/made-before-out"), &st);
+	S(IN, SYS_lstat, I("/made-before-out"), &st);
+	S(IN, SYS_open, I("/made-before-in/x"), O_RDONLY, 0);
+	S(OUT, SYS_open, I("/made-before-out/x"), O_RDONLY, 0);
 	S(OUT, SYS_unlink, O("/lm"));
 	S(OUT, SYS_stat, O("/lm/f1"), &st);
 	S(OUT, SYS_symlink, outside, O("/lm"));

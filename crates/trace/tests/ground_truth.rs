@@ -155,6 +155,21 @@ impl Mounted {
             run_tool("mount", &["-t", "tmpfs", "none", &point.to_string_lossy()])?;
             return Ok(Mounted { dir });
         }
+        if kind == "overlay" {
+            let layers = dir.path().join("layers");
+            std::fs::create_dir(&layers).map_err(|error| error.to_string())?;
+            let text = layers.to_string_lossy();
+            run_tool("mount", &["-t", "tmpfs", "none", &text])?;
+            let mounted = Mounted { dir };
+            for name in ["lower", "upper", "work"] {
+                std::fs::create_dir(layers.join(name)).map_err(|error| error.to_string())?;
+            }
+            let options =
+                format!("lowerdir={text}/lower,upperdir={text}/upper,workdir={text}/work");
+            let point = point.to_string_lossy();
+            run_tool("mount", &["-t", "overlay", "none", "-o", &options, &point])?;
+            return Ok(mounted);
+        }
         let image = dir.path().join("image");
         let file = std::fs::File::create(&image).map_err(|error| error.to_string())?;
         file.set_len(320 << 20).map_err(|error| error.to_string())?;
@@ -171,7 +186,11 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.point()).status();
+        for mounted in [self.point(), self.dir.path().join("layers")] {
+            if mounted.exists() {
+                let _ = Command::new("umount").arg(mounted).status();
+            }
+        }
     }
 }
 
@@ -191,6 +210,16 @@ fn compiled(dir: &Path) -> Result<PathBuf, String> {
     Ok(program)
 }
 
+/// Links that no watched process has made, too long for an inode: to a file inside and to one outside.
+fn make_links(mounted: &Mounted) -> Result<(), String> {
+    let outside = mounted.dir.path().join("outside");
+    for (name, to) in [("made-before-in", &mounted.point()), ("made-before-out", &outside)] {
+        let text = format!("{}{}/f1", "/".repeat(100), to.display());
+        std::os::unix::fs::symlink(text, mounted.point().join(name)).map_err(|e| e.to_string())?;
+    }
+    Ok(())
+}
+
 /// Traces the program; counts and what they should be.
 fn traced(kind: &str, tracer: Tracer, rounds: &str) -> Result<(Counts, Traced), String> {
     traced_with(kind, tracer, rounds, false)
@@ -207,6 +236,7 @@ fn traced_with(
         return Err("needs root for mounts".to_owned());
     }
     let mounted = Mounted::new(kind)?;
+    make_links(&mounted)?;
     let program = compiled(mounted.dir.path())?;
     let log = mounted.dir.path().join("log");
     let path = |path: &Path| path.as_os_str().to_owned();
@@ -280,6 +310,12 @@ fn every_call_is_counted_on_xfs() {
 #[test]
 fn every_call_is_counted_on_btrfs() {
     exact("btrfs");
+}
+
+/// What is mapped there are files of the layer below.
+#[test]
+fn every_call_is_counted_on_overlay() {
+    exact("overlay");
 }
 
 /// Where the walk through the directory cache fails its self-test, paths are resolved in user space:

@@ -14,7 +14,8 @@ use crate::cover::args::{
     CoverAction, CoverArgs, CoverOutput, DiffArgs, Forms, ImportArgs, LogFormat, ShowArgs, Tracer,
 };
 use crate::cover::{diff, export, html, own, text};
-use crate::text::{print, print_json};
+use crate::near::did_you_mean;
+use crate::text::{print, print_json, writable};
 
 pub(crate) fn run(args: &CoverArgs) -> Result<Ending> {
     match &args.action {
@@ -138,9 +139,8 @@ fn compared(args: &DiffArgs) -> Result<Ending> {
 }
 
 fn read_report(path: &Path) -> Result<(String, Report)> {
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let report: Report = serde_json::from_str(&text).with_context(|| {
+    let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let report: Report = serde_json::from_slice(&text).with_context(|| {
         format!("{} is no report of `fathom cover --json FILE`", path.display())
     })?;
     if report.fathom_cover != VERSION {
@@ -176,14 +176,22 @@ impl Options {
     }
 }
 
-/// Whether what CI asks for exists.
+/// Whether what CI asks for exists, and what is to be written can be.
 fn check_demands(report: &Report, forms: &Forms) -> Result<()> {
     for id in &forms.require {
         if report.count(id).is_none() {
-            bail!("--require {id}: there is no such partition (see docs/COVER.md)");
+            let ids = report.ids();
+            let hint = did_you_mean(id, ids.iter().map(String::as_str));
+            bail!("--require {id}: there is no such partition (see docs/COVER.md){hint}");
         }
     }
-    restricted(report, &forms.calls).map(drop)
+    restricted(report, &forms.calls)?;
+    let json = forms.json.as_ref().filter(|file| *file != "-").map(Path::new);
+    let files = [&forms.html, &forms.csv, &forms.iocov].map(|file| file.as_deref());
+    for file in files.into_iter().flatten().chain(json) {
+        writable(file).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(())
 }
 
 /// Hit and total of some calls; of all if none are named.

@@ -1,7 +1,7 @@
 //! Coverage of our own runs: `fathom check` and `fathom crash` know what they execute and need no
 //! tracer.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -11,7 +11,7 @@ use fathom_trace::report::{CallReport, Report, Tally, Unreachable};
 use serde_json::{Map, Value, json};
 
 use super::text::{bar, share};
-use crate::text::{grouped, table};
+use crate::text::{grouped, table, writable};
 
 /// The name of the file in the directory of a run.
 pub(crate) const FILE: &str = "coverage.json";
@@ -36,7 +36,7 @@ impl Files {
         fs::create_dir_all(out)
             .with_context(|| format!("cannot write to {}: give another --out", out.display()))?;
         if let Some(other) = other {
-            OpenOptions::new().append(true).create(true).open(other).with_context(|| {
+            writable(other).with_context(|| {
                 format!("cannot write {}: give another file to --coverage", other.display())
             })?;
         }

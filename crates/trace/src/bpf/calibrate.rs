@@ -26,12 +26,25 @@ const FLAG_MOUNTED: u32 = 0x1_0000;
 const TYPE_MASK: u32 = 0x70_0000;
 const TYPE_SYMLINK: u32 = 0x60_0000;
 
+const OSRELEASE: &str = "/proc/sys/kernel/osrelease";
+
+/// `FMODE_BACKING` (include/linux/fs.h): a file that stands behind one of another file system. It is a
+/// macro, and moved in 6.14.
+fn flag_backing(release: &str) -> u32 {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) if (major, minor) < (6, 14) => 1 << 25,
+        _ => 1 << 24,
+    }
+}
+
 /// Fills the configuration.
 pub(super) fn calibrate(object: &mut Object, targets: &[Target], walk: bool) -> Result<()> {
     let mut config = object.config()?;
     config.tracer = std::process::id();
     (config.flag_mounted, config.type_mask) = (FLAG_MOUNTED, TYPE_MASK);
     config.type_symlink = TYPE_SYMLINK;
+    config.flag_backing = flag_backing(&fs::read_to_string(OSRELEASE).unwrap_or_default());
     config.targets_len = targets.len() as u32;
     object.configure(config)?;
     object.attach("on_calibrate", "sys_enter")?;
@@ -98,6 +111,13 @@ fn solve(noted: &[Calibration]) -> Option<(u64, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_flag_of_backing_files_moved() {
+        assert_eq!(flag_backing("6.1.0-13-amd64"), 1 << 25);
+        assert_eq!(flag_backing("6.14.0"), 1 << 24);
+        assert_eq!(flag_backing("7.0-rc1"), 1 << 24);
+    }
 
     #[test]
     fn the_table_is_found_although_some_dentries_are_not_first() {

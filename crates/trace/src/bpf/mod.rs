@@ -39,8 +39,9 @@ const SCOPE_ALL: u32 = 2;
 pub struct Tracer {
     object: Object,
     limits: Vec<String>,
-    /// Resolves paths where the kernel's directory cache is not walked.
-    stream: Option<Stream>,
+    /// Resolves what the walk through the kernel's directory cache leaves.
+    stream: Stream,
+    walks: bool,
 }
 
 /// What is said of a stream beside why it was used.
@@ -56,18 +57,15 @@ pub fn prepare(plan: &Plan, walk: bool) -> Result<Tracer> {
     let mut object = Object::load()?;
     calibrate::calibrate(&mut object, &plan.targets, walk)?;
     let mut limits = object.attach_all()?;
-    let mut stream = None;
-    if walk {
-        selftest::check(&mut object, &plan.targets, None)?;
-        if plan.distrust {
-            return Err(TraceError::Bpf("the self-test counts as failed".to_owned()));
-        }
-    } else {
-        let mut config = object.config()?;
-        config.stream = 1;
-        object.configure(config)?;
-        let stream = stream.insert(Stream::new(object.take_stream()?, &plan.targets)?);
-        selftest::check(&mut object, &plan.targets, Some(stream))?;
+    let mut stream = Stream::new(object.take_stream()?, &plan.targets, !walk)?;
+    let mut config = object.config()?;
+    config.stream = (!walk).into();
+    object.configure(config)?;
+    selftest::check(&mut object, &plan.targets, &mut stream)?;
+    if walk && plan.distrust {
+        return Err(TraceError::Bpf("the self-test counts as failed".to_owned()));
+    }
+    if !walk {
         limits.push(STREAM_LIMIT.to_owned());
     }
     for (index, target) in plan.targets.iter().enumerate() {
@@ -95,7 +93,7 @@ pub fn prepare(plan: &Plan, walk: bool) -> Result<Tracer> {
     }
     config.record = plan.record.is_some().into();
     object.configure(config)?;
-    Ok(Tracer { object, limits, stream })
+    Ok(Tracer { object, limits, stream, walks: walk })
 }
 
 /// Identifier (its inode) and depth of a control group.
@@ -138,7 +136,7 @@ impl Tracer {
             (Who::Process(pid), _) => Some(*pid),
             (_, started) => started.as_ref().map(|started| started.pid),
         };
-        let rings = Rings { recorder: recorder.as_mut(), stream: self.stream.as_mut() };
+        let rings = Rings { recorder: recorder.as_mut(), stream: &mut self.stream };
         watch(watched, started.is_some(), plan.budget, &caught, rings)?;
         let ended = started.as_ref().map(Started::wait).transpose()?;
         if let Some(failure) = started.as_mut().and_then(Started::failure) {
@@ -209,12 +207,10 @@ impl Tracer {
             limits.push(format!("{record_lost} calls were counted but are missing in the record"));
         }
         let mut samples = self.object.samples()?;
-        if let Some(stream) = &mut self.stream {
-            samples.merge(&stream.take());
-        }
+        samples.merge(&self.stream.take());
         Ok(Traced {
             samples,
-            tracer: if self.stream.is_some() { "stream" } else { "bpf" }.to_owned(),
+            tracer: if self.walks { "bpf" } else { "stream" }.to_owned(),
             limits,
             ended: None,
             lost: self.object.counter(Counter::Lost)?
@@ -227,18 +223,12 @@ impl Tracer {
 /// What must be emptied meanwhile.
 struct Rings<'a> {
     recorder: Option<&'a mut Recorder>,
-    stream: Option<&'a mut Stream>,
+    stream: &'a mut Stream,
 }
 
 impl Rings<'_> {
-    fn are_used(&self) -> bool {
-        self.recorder.is_some() || self.stream.is_some()
-    }
-
     fn drain(&mut self) -> Result<()> {
-        if let Some(stream) = self.stream.as_deref_mut() {
-            stream.drain();
-        }
+        self.stream.drain();
         self.recorder.as_deref_mut().map_or(Ok(()), Recorder::drain)
     }
 }
@@ -252,17 +242,18 @@ fn watch(
     mut rings: Rings<'_>,
 ) -> Result<()> {
     let mut deadline = budget.map(|budget| Instant::now() + budget);
-    let every = if rings.are_used() { RECORD_EVERY } else { LOOK_EVERY };
+    let every = if rings.recorder.is_some() { RECORD_EVERY } else { LOOK_EVERY };
     // SAFETY: integers only.
     let pidfd = pid.map_or(-1, |pid| unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32 });
     loop {
-        let mut poll = libc::pollfd { fd: pidfd, events: libc::POLLIN, revents: 0 };
+        let poll_in = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut poll = [poll_in(pidfd), poll_in(rings.stream.fd())];
         let left = deadline.map_or(every, |end| end.saturating_duration_since(Instant::now()));
         let timeout = left.min(every).as_millis() as i32;
-        // SAFETY: one entry; a negative descriptor only waits.
-        let ready = unsafe { libc::poll(&raw mut poll, 1, timeout) };
+        // SAFETY: two entries; a negative descriptor only waits.
+        unsafe { libc::poll(poll.as_mut_ptr(), 2, timeout) };
         rings.drain()?;
-        if ready > 0 {
+        if poll[0].revents != 0 {
             break;
         }
         let signal = caught.take();

@@ -41,6 +41,8 @@ pub(super) struct Config {
     pub(super) type_symlink: u32,
     pub(super) targets_len: u32,
     pub(super) stream: u32,
+    pub(super) flag_backing: u32,
+    pub(super) unused: u32,
 }
 
 // SAFETY: integers without padding.
@@ -417,7 +419,7 @@ fn kernel_call(index: u16, call: &Call) -> KernelCall {
 const _: () = {
     assert!(size_of::<KernelCall>() == 56);
     assert!(offset_of!(KernelCall, kind) == 12);
-    assert!(size_of::<Config>() == 120);
+    assert!(size_of::<Config>() == 128);
     assert!(size_of::<TaskState>() == 184);
     assert!(size_of::<Sample>() == 48);
 };

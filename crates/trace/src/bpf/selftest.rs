@@ -28,11 +28,7 @@ struct Look {
 }
 
 /// Checks the attribution. The tracer must be attached.
-pub(super) fn check(
-    object: &mut Object,
-    targets: &[Target],
-    stream: Option<&mut Stream>,
-) -> Result<()> {
+pub(super) fn check(object: &mut Object, targets: &[Target], stream: &mut Stream) -> Result<()> {
     let links = Links::new(targets);
     let looks = looks(targets, &links);
     let child = spawn(&["self-test".into()], || {
@@ -44,9 +40,7 @@ pub(super) fn check(
     let access = index_of("access").expect("it is in the table");
     let mut samples = object.samples()?;
     object.clear()?;
-    if let Some(stream) = stream {
-        samples.merge(&stream.take());
-    }
+    samples.merge(&stream.take());
     for (index, look) in looks.iter().enumerate() {
         let mode = FIRST_MODE + index as u32;
         let here =

@@ -1,13 +1,15 @@
 //! Streaming: calls with paths come to user space, which resolves them.
 //!
-//! Used where the walk through the kernel's directory cache is not proven (`bpf/stream.h`). An event has
-//! the paths, and the places where they start, as they were at the call; whatever has changed since
-//! (links made and removed, mounts) is known from the events before it.
+//! Used where the walk through the kernel's directory cache is not proven, and for paths through links
+//! whose text is not in the kernel's memory (`bpf/stream.h`). An event has the paths, and the places
+//! where they start, as they were at the call. If all paths come, whatever has changed since (links made
+//! and removed, mounts) is known from the events before it; else it is looked up as it is now.
 
 mod names;
 
 use std::collections::HashMap;
 use std::ffi::CStr;
+use std::os::fd::AsRawFd;
 
 use aya::maps::{MapData, RingBuf};
 
@@ -54,12 +56,19 @@ pub(super) struct Stream {
     /// Requests of io_uring that have not completed.
     submitted: HashMap<u64, Event>,
     samples: Samples,
+    /// Whether all paths come.
+    all: bool,
 }
 
 impl Stream {
-    pub(super) fn new(ring: RingBuf<MapData>, targets: &[Target]) -> Result<Stream> {
+    pub(super) fn new(ring: RingBuf<MapData>, targets: &[Target], all: bool) -> Result<Stream> {
         let names = Names::new(targets)?;
-        Ok(Stream { ring, names, submitted: HashMap::new(), samples: Samples::default() })
+        Ok(Stream { ring, names, submitted: HashMap::new(), samples: Samples::default(), all })
+    }
+
+    /// Readable when something has come.
+    pub(super) fn fd(&self) -> i32 {
+        self.ring.as_raw_fd()
     }
 
     /// What was counted since the last time it was taken.
@@ -71,6 +80,9 @@ impl Stream {
     /// Counts what has come.
     pub(super) fn drain(&mut self) {
         while let Some(event) = self.next() {
+            if !self.all {
+                self.names.look_at_mounts();
+            }
             match (event.completes, event.request) {
                 (0, 0) => self.count(event),
                 (0, request) => drop(self.submitted.insert(request, event)),
@@ -106,7 +118,7 @@ impl Stream {
             }
         }
         let call = event.sample.call();
-        if event.result >= 0 {
+        if event.result >= 0 && self.all {
             self.names.learn(call.name, &ends, text(&event.paths[1]), event.flags);
         }
         let touch = match touch {

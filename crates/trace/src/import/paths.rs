@@ -64,6 +64,12 @@ impl Known {
         self.cwd.get(&process).copied().unwrap_or(Touch::Outside)
     }
 
+    /// A new process starts where its parent is, unless it has already said where it is.
+    pub(super) fn inherit_cwd(&mut self, parent: u64, child: u64) {
+        let here = self.cwd(parent);
+        self.cwd.entry(child).or_insert(here);
+    }
+
     pub(super) fn set_cwd(&mut self, process: u64, touch: Touch) {
         self.cwd.insert(process, touch);
     }

@@ -45,8 +45,12 @@ impl Strace {
         let Ok(name) = std::str::from_utf8(&text[..open]) else { return false };
         let Some((args, rest)) = arguments(&text[open + 1..]) else { return false };
         let Some(result) = result(rest) else { return false };
+        if matches!(name, "fork" | "vfork" | "clone" | "clone3") && result > 0 {
+            self.known.inherit_cwd(process, result as u64);
+        }
         let Some(index) = index_of(name) else { return true };
         let call = &calls()[usize::from(index)];
+        self.see_cwd(process, call, &args);
         let mut touch = self.touch(process, call, &args);
         if call.opens && result >= 0 {
             touch = named(rest).map_or(touch, |path| self.mounts.touch(path));
@@ -64,6 +68,18 @@ impl Strace {
             self.samples.add(sample(index, touch, result, word), 1);
         }
         true
+    }
+
+    /// `-y` names the current directory wherever a call could start there.
+    fn see_cwd(&mut self, process: u64, call: &Call, args: &[&[u8]]) {
+        for slot in call.slots.iter().filter(|slot| slot.kind == SlotKind::DirFd) {
+            let Source::Register(register) = slot.source else { continue };
+            let text = args.get(usize::from(register)).copied();
+            let here = matches!(word(text), Word::Number(fd) if fd as i32 == AT_FDCWD);
+            if let (true, Some(path)) = (here, text.and_then(named)) {
+                self.known.set_cwd(process, self.mounts.touch(path));
+            }
+        }
     }
 
     fn touch(&self, process: u64, call: &Call, args: &[&[u8]]) -> Touch {
@@ -287,6 +303,25 @@ mod tests {
         let openat2 = found.samples.iter().find(|(s, _)| s.call().name == "openat2").unwrap().0;
         assert_eq!(openat2.slots[4..7], [0x8042, 0o644, 8]);
         assert!(!Strace::new(&[]).line(b"12 hello world"));
+    }
+
+    #[test]
+    fn plain_calls_start_where_their_process_is() {
+        let mut reader = Strace::new(&["/m".into()]);
+        let log = "1 chdir(\"/m/d\") = 0\n\
+                   2 mkdir(\"too early to know\", 0777) = 0\n\
+                   1 vfork() = 2\n\
+                   2 mkdir(\"a\", 0777) = 0\n\
+                   3 newfstatat(-100</m>, \"/etc/x\", 0x7ffd, 0) = -1 ENOENT (No such file)\n\
+                   3 rmdir(\"b\") = 0\n\
+                   3 chdir(\"/\") = 0\n\
+                   3 rmdir(\"c\") = 0\n";
+        assert!(log.lines().all(|line| reader.line(line.as_bytes())));
+        let found = Box::new(reader).finish();
+        let count = |name| {
+            found.samples.iter().filter(|(s, _)| s.call().name == name).map(|(_, n)| n).sum::<u64>()
+        };
+        assert_eq!((count("mkdir"), count("rmdir"), count("chdir")), (1, 1, 1));
     }
 
     #[test]

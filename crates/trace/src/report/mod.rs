@@ -249,6 +249,18 @@ impl Report {
         place.partitions.iter().find(|bucket| bucket.name == name).map(|bucket| bucket.count)
     }
 
+    /// The names of all partitions, as [`Report::count`] takes them.
+    pub fn ids(&self) -> Vec<String> {
+        let places = self.bases.iter().flat_map(|(base, call)| {
+            let args = call.args.iter().map(|(arg, place)| (arg.as_str(), place));
+            args.chain([("output", &call.output)]).map(move |(arg, place)| (base, arg, place))
+        });
+        let ids = places.flat_map(|(base, arg, place)| {
+            place.partitions.iter().map(move |bucket| format!("{base}.{arg}.{}", bucket.name))
+        });
+        ids.collect()
+    }
+
     fn sum_up(&mut self) {
         (self.partitions_hit, self.partitions_total, self.partitions_unreachable) = (0, 0, 0);
         (self.pairs_hit, self.pairs_total, self.calls) = (0, 0, 0);

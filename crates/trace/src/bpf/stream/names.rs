@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -12,6 +13,8 @@ use crate::target::{self, Target};
 
 /// A place without symbolic links: its names from the root of the machine on.
 pub(super) type Place = Vec<Vec<u8>>;
+
+const MOUNTINFO: &str = "/proc/self/mountinfo";
 
 /// Links that are followed before the kernel gives up (path_resolution(7)).
 const LINKS_MAX: u32 = 40;
@@ -70,16 +73,19 @@ pub(super) struct Names {
 
 impl Names {
     pub(super) fn new(targets: &[Target]) -> Result<Names> {
-        let text = fs::read("/proc/self/mountinfo").map_err(|source| TraceError::System {
-            doing: "cannot read /proc/self/mountinfo".to_owned(),
+        let mounts = mounts_now().map_err(|source| TraceError::System {
+            doing: format!("cannot read {MOUNTINFO}"),
             source,
         })?;
-        let mut mounts: BTreeMap<Place, Vec<String>> = BTreeMap::new();
-        for mount in target::mounts(&text) {
-            mounts.entry(names_of(&mount.point)).or_default().push(mount.device);
-        }
         let watched = targets.iter().map(|target| target.device.clone()).collect();
         Ok(Names { watched, mounts, links: BTreeMap::new() })
+    }
+
+    /// Takes the mounts as they are now.
+    pub(super) fn look_at_mounts(&mut self) {
+        if let Ok(mounts) = mounts_now() {
+            self.mounts = mounts;
+        }
     }
 
     /// Whether a place is on a watched file system.
@@ -215,10 +221,7 @@ impl Names {
             _ if flags & (MS_REMOUNT | MS_PROPAGATION) != 0 => return,
             Some(source) if flags & MS_MOVE != 0 => self.take_mount(&source.whole()),
             Some(source) if flags & MS_BIND != 0 => self.device(&source.whole()).cloned(),
-            _ => fs::read("/proc/self/mountinfo").ok().and_then(|text| {
-                let here = |mount: &target::Mount| names_of(&mount.point) == point;
-                target::mounts(&text).into_iter().rfind(here).map(|mount| mount.device)
-            }),
+            _ => mounts_now().ok().and_then(|mut now| now.remove(&point)?.pop()),
         };
         self.mounts.entry(point).or_default().push(device.unwrap_or_default());
     }
@@ -231,6 +234,15 @@ impl Names {
         }
         device
     }
+}
+
+/// Devices by mount point, in the order of the mounts.
+fn mounts_now() -> io::Result<BTreeMap<Place, Vec<String>>> {
+    let mut mounts: BTreeMap<Place, Vec<String>> = BTreeMap::new();
+    for mount in target::mounts(&fs::read(MOUNTINFO)?) {
+        mounts.entry(names_of(&mount.point)).or_default().push(mount.device);
+    }
+    Ok(mounts)
 }
 
 fn exists(place: &Place) -> bool {
