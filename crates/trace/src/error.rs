@@ -33,6 +33,9 @@ pub enum TraceError {
     /// The tracer in the kernel cannot be used here.
     #[error("the tracer in the kernel cannot be used: {0}")]
     Bpf(String),
+    /// It can be used, but it does not find the file systems of paths here.
+    #[error("the tracer in the kernel cannot be used as it is: {0}")]
+    Unproven(String),
     /// A log cannot be understood.
     #[error("{}: line {line}: {reason}", path.display())]
     Log {

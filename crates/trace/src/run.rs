@@ -93,13 +93,12 @@ pub fn run(plan: &Plan) -> Result<Traced> {
 
 /// Paths are not found in the kernel here: perhaps in user space. A record needs the walk.
 fn stream_instead(plan: &Plan, walk: TraceError) -> Result<bpf::Tracer> {
-    if plan.record.is_some() {
+    // What else can fail fails for both: no privilege, no type information.
+    if plan.record.is_some() || !matches!(walk, TraceError::Unproven(_)) {
         return Err(walk);
     }
     match bpf::prepare(plan, false) {
         Ok(tracer) => Ok(tracer.because(&walk)),
-        // Most often both fail for the same reason: no privilege, no type information.
-        Err(error) if error.to_string() == walk.to_string() => Err(walk),
         Err(error) => Err(TraceError::Data(format!("{walk}; nor with a stream: {error}"))),
     }
 }

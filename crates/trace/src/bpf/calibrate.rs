@@ -63,7 +63,9 @@ pub(super) fn calibrate(object: &mut Object, targets: &[Target], walk: bool) -> 
         Some(found) => found,
         None if !walk => (0, 0),
         None => {
-            return Err(TraceError::Bpf("the hash table of dentries was not found".to_owned()));
+            return Err(TraceError::Unproven(
+                "the hash table of dentries was not found".to_owned(),
+            ));
         }
     };
     let mut config = object.config()?;

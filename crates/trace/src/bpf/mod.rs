@@ -63,7 +63,7 @@ pub fn prepare(plan: &Plan, walk: bool) -> Result<Tracer> {
     object.configure(config)?;
     selftest::check(&mut object, &plan.targets, &mut stream)?;
     if walk && plan.distrust {
-        return Err(TraceError::Bpf("the self-test counts as failed".to_owned()));
+        return Err(TraceError::Unproven("the self-test counts as failed".to_owned()));
     }
     if !walk {
         limits.push(STREAM_LIMIT.to_owned());

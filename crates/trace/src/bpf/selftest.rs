@@ -52,7 +52,7 @@ pub(super) fn check(object: &mut Object, targets: &[Target], stream: &mut Stream
                 .from
                 .as_ref()
                 .map_or(String::new(), |dir| format!(" in {}", dir.to_string_lossy()));
-            return Err(TraceError::Bpf(format!(
+            return Err(TraceError::Unproven(format!(
                 "the self-test failed: {}{from} was taken as {verdicts:?} instead of {expected:?}",
                 look.path.to_string_lossy()
             )));
