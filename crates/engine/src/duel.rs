@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use fathom_core::{
-    Digest, HarnessFault, Op, Outcome, Payload, Saved, Step, Territory, Tree, Verdict, Violation,
-    Way,
+    Digest, Errno, HarnessFault, Op, Outcome, Payload, Saved, Step, Territory, Tree, Verdict,
+    Violation, Way,
 };
 use fathom_model::{Config, Model};
 
@@ -167,20 +167,29 @@ impl<'a> Duel<'a> {
         let tree = self.model.digest();
         let before = takes_space(op).then(|| self.model.clone());
         let mut expected = self.model.execute(op);
-        let late = self.pulse.clone().map(|pulse| pulse.begin(op));
-        let found = guarded(op.name(), || self.subject.apply(op))?;
-        let hang = late.and_then(|pulse| pulse.end());
+        if let Some(pulse) = &self.pulse {
+            pulse.begin(op);
+        }
+        let found = guarded(op.name(), || self.subject.apply(op));
+        if let Some(seconds) = self.pulse.as_ref().and_then(|pulse| pulse.end()) {
+            return Ok(self.hung(op, expected, seconds));
+        }
+        let found = found?;
         if let Some(before) = before.filter(|_| expected != found) {
             self.fall_back(op, before, &mut expected, &found)?;
         }
-        let mut verdict = match hang {
-            Some(seconds) => Verdict::Violation(Violation::Hang { seconds }),
-            None => self.judge(op, &expected, &found),
-        };
+        let mut verdict = self.judge(op, &expected, &found);
         let mut seen = None;
         if verdict == Verdict::Ok {
             let changed = tree != self.model.digest();
-            (verdict, seen) = self.look(op, look, changed)?;
+            if let Some(pulse) = &self.pulse {
+                pulse.begin_looking();
+            }
+            let looked = self.look(op, look, changed);
+            if let Some(seconds) = self.pulse.as_ref().and_then(|pulse| pulse.end()) {
+                return Ok(self.hung(op, expected, seconds));
+            }
+            (verdict, seen) = looked?;
         }
         let listens = look == Look::Whole || self.steps.len().is_multiple_of(LISTEN_EVERY);
         if verdict == Verdict::Ok && listens {
@@ -188,6 +197,15 @@ impl<'a> Duel<'a> {
         }
         self.record(op, &expected, &found, seen);
         Ok(Judged { expected, found, walked: seen.is_some(), verdict })
+    }
+
+    /// The operation, or looking at what it did, had to be ended from outside; what came back then
+    /// says nothing.
+    fn hung(&mut self, op: &Op, expected: Outcome, seconds: u64) -> Judged {
+        let found = Outcome::err(Errno::ETIME);
+        self.record(op, &expected, &found, None);
+        let verdict = Verdict::Violation(Violation::Hang { seconds });
+        Judged { expected, found, walked: false, verdict }
     }
 
     /// Where the subject rightly did less than the reference, the reference does the same.
@@ -334,8 +352,14 @@ impl<'a> Duel<'a> {
     /// # Errors
     /// If the harness of the subject fails or panics.
     pub fn walk(&mut self) -> Result<Verdict, HarnessFault> {
-        let tree = self.subject_tree()?;
-        Ok(self.oracle.tree(&self.model, &tree))
+        if let Some(pulse) = &self.pulse {
+            pulse.begin_looking();
+        }
+        let tree = self.subject_tree();
+        if let Some(seconds) = self.pulse.as_ref().and_then(|pulse| pulse.end()) {
+            return Ok(Verdict::Violation(Violation::Hang { seconds }));
+        }
+        Ok(self.oracle.tree(&self.model, &tree?))
     }
 
     /// The tree that the subject shows now.

@@ -49,15 +49,19 @@ impl Pulse {
         state.rescue = rescue;
     }
 
-    pub(crate) fn begin(self: Arc<Self>, op: &Op) -> Arc<Pulse> {
+    /// An operation begins.
+    pub(crate) fn begin(&self, op: &Op) {
         let mut state = self.state();
         state.ops.push(op.clone());
         state.running = Some(Instant::now());
-        drop(state);
-        self
     }
 
-    /// The seconds after which the operation had to be rescued.
+    /// Looking at what the last operation did begins.
+    pub(crate) fn begin_looking(&self) {
+        self.state().running = Some(Instant::now());
+    }
+
+    /// What began has ended: the seconds after which it had to be rescued, if it had to.
     pub(crate) fn end(&self) -> Option<u64> {
         let mut state = self.state();
         state.running = None;

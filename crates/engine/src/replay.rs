@@ -1,12 +1,15 @@
 //! Repeats a recorded run and says whether it went the same way.
 
 use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
 use fathom_core::{HarnessFault, Op, Step, Territory, Trace, Violation};
 use serde::Serialize;
 
 use crate::finding::TraceConfig;
 use crate::oracle::{Oracle, Signature};
+use crate::pulse::{Pulse, Watch};
 use crate::run::{Runner, Walk};
 
 /// What a replay says.
@@ -60,6 +63,9 @@ pub fn trace_config(trace: &Trace) -> Result<TraceConfig, HarnessFault> {
         .map_err(|error| HarnessFault::new("reading the configuration of the trace", error))
 }
 
+/// A call that takes longer is ended, if the subject has a way.
+const DEADLINE: Duration = Duration::from_secs(30);
+
 /// Runs the operations of a trace on `subject` and the reference, step by step.
 ///
 /// # Errors
@@ -68,8 +74,10 @@ pub fn replay(subject: &mut dyn Territory, trace: &Trace) -> Result<Replay, Harn
     let config = trace_config(trace)?;
     let oracle = Oracle::new(&config.reference, config.times);
     let fsck = config.signature.as_ref().is_some_and(Signature::is_checker);
+    let pulse = Pulse::new();
+    let _watch = Watch::start(Arc::clone(&pulse), DEADLINE, Arc::new(|_, _| {}));
     let mut runner =
-        Runner { subject, reference: &config.reference, oracle: &oracle, pulse: None, fsck };
+        Runner { subject, reference: &config.reference, oracle: &oracle, pulse: Some(pulse), fsck };
     let ops: Vec<Op> = trace.ops().cloned().collect();
     let run = runner.run(&ops, Walk::Each)?;
     let changed = runner.first_disagreement(&trace.steps, &run.steps).map(|(at, ..)| at);
