@@ -17,13 +17,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fathom_core::{Capability, HarnessFault, Op, Territory, Way};
+use fathom_core::{Capability, HarnessFault, Op, Territory, Violation, Way};
 
 use crate::Reporter;
 use crate::choice::Choices;
 use crate::coverage::OpCoverage;
 use crate::duel::Look;
-use crate::finding::investigate::{Case, investigate};
+use crate::finding::investigate::{Case, hang, investigate};
 use crate::finding::{Disks, Finding};
 use crate::generate::{Config, Generator};
 use crate::oracle::Signature;
@@ -322,12 +322,19 @@ impl Campaign<'_, '_> {
             return Ok(Went::Wrong);
         }
         self.reporter.suspicion(&signature, case.steps.len());
+        let name = duel.subject().name();
         let disks = self.disks[blame.player].read(duel.subject())?;
         self.disks[blame.player].clear(duel.subject());
         let mut plan = self.plan.clone();
         plan.labels.extend(blame.vote.map(|vote| ("vote".to_owned(), vote)));
         let mut runner = duel.runner(signature.is_checker());
-        let finding = investigate(&mut runner, &plan, self.stats.episodes, case, disks)?;
+        let hung = matches!(case.violation, Violation::Hang { .. });
+        let ops = case.ops();
+        let finding = match investigate(&mut runner, &plan, self.stats.episodes, case, disks) {
+            // What has hung once need not come up again; the finding is not lost for that.
+            Err(_) if hung => hang(&name, &plan, &ops, plan.explore.deadline),
+            finding => finding?,
+        };
         // With rare walks the guilty operation is only known now.
         if finding.signature != signature && !self.seen.insert(finding.signature.clone()) {
             return Ok(Went::Wrong);

@@ -212,20 +212,22 @@ impl Subject for FuseSubject {
 impl Territory for FuseSubject {
     fn reset(&mut self) -> Result<(), HarnessFault> {
         self.executor.release();
-        let root = match self.renewal {
-            Renewal::Remove => {
-                let root = self.room.root()?;
-                self.renew_by_removing(&root)?;
-                root
-            }
-            renewal => {
-                self.room.stop()?;
-                if renewal == Renewal::NewState {
-                    self.room.forget_state();
-                }
+        let removed = match self.renewal {
+            Renewal::Remove => self.remove_everything().ok(),
+            _ => None,
+        };
+        let root = match removed {
+            Some(root) => root,
+            None => {
+                // One that hangs has been killed when this fails; its mount is dead and must go, too.
+                let _ = self.room.stop();
+                self.room.forget_state();
                 self.guards.clear();
                 let root = self.room.start()?;
-                make_empty(&root)?;
+                match self.renewal {
+                    Renewal::Remove => self.renew_by_removing(&root)?,
+                    Renewal::Restart | Renewal::NewState => make_empty(&root)?,
+                }
                 root
             }
         };
@@ -277,6 +279,12 @@ impl Territory for FuseSubject {
 }
 
 impl FuseSubject {
+    fn remove_everything(&self) -> Result<OwnedFd, SubjectError> {
+        let root = self.room.root()?;
+        self.renew_by_removing(&root)?;
+        Ok(root)
+    }
+
     /// Leaves nothing of what was done, as far as it can be told from outside.
     fn renew_by_removing(&self, root: &OwnedFd) -> Result<(), SubjectError> {
         let failed = |errno: Errno| SubjectError::io("empty", "the mount")(errno.into());
