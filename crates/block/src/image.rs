@@ -188,6 +188,14 @@ impl Image {
         self.erased
     }
 
+    /// The bytes `at..at + len`, unless they are in different places of memory.
+    #[inline]
+    pub fn slice(&self, at: usize, len: usize) -> Option<&[u8]> {
+        self.check(at, len);
+        let within = at % LEAF_BYTES;
+        (within + len <= LEAF_BYTES).then(|| &self.leaf(at)[within..within + len])
+    }
+
     /// Copies the bytes from `at` on into `buffer`.
     pub fn read(&self, at: usize, buffer: &mut [u8]) {
         let mut done = 0;
@@ -250,11 +258,13 @@ impl Image {
         bytes
     }
 
+    #[inline]
     fn check(&self, at: usize, len: usize) {
         let inside = at.checked_add(len).is_some_and(|end| end <= self.size);
         assert!(inside, "{len} bytes at {at} are outside an image of {} bytes", self.size);
     }
 
+    #[inline]
     fn leaf(&self, at: usize) -> &[u8; LEAF_BYTES] {
         let mut node = &self.root;
         let mut height = self.height;
@@ -324,6 +334,8 @@ mod tests {
         assert_eq!(&seen, b"fathom");
         image.read(60_000, &mut seen);
         assert_eq!(&seen, b"fat???");
+        assert_eq!(image.slice(60_000, 6), Some(&b"fat???"[..]));
+        assert_eq!(image.slice(3 * LEAF_BYTES - 1, 2), None);
         image.erase(60_000, 6);
         assert_eq!(image, empty);
         assert_eq!(image.digest(), empty.digest());

@@ -85,6 +85,11 @@ impl fmt::Debug for Event<'_> {
     }
 }
 
+/// Room for so many records, or so many bytes, in a log that is no longer empty: where there is one
+/// write there are more, and growing from almost nothing takes longer than writing.
+const FIRST_RECORDS: usize = 16;
+const FIRST_BYTES: usize = 1024;
+
 /// An [`Event`] whose bytes are a range of the log's data.
 #[derive(Clone)]
 enum Record {
@@ -125,6 +130,10 @@ impl WriteLog {
 
     fn keep(&mut self, bytes: &[u8]) -> Range<usize> {
         let start = self.data.len();
+        if self.data.capacity() == 0 {
+            self.data.reserve((FIRST_RECORDS * bytes.len()).min(FIRST_BYTES));
+            self.records.reserve(FIRST_RECORDS);
+        }
         self.data.extend_from_slice(bytes);
         start..self.data.len()
     }
