@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use super::explore::explore;
-use super::open::{BATCH_RUNS_MAX, Open, Run, join};
+use super::open::{BATCH_RUNS_MAX, Open, Run, Span, join, run_states_max};
 use super::plan::Plan;
 use super::progress::Observer;
 use super::report::Report;
@@ -23,14 +23,26 @@ pub(super) fn bfs<S: System, V: Visited>(
     explore::<S, V, Queue<S::State>>(system, plan, visited, observer)
 }
 
-/// First in, first out.
+/// First in, first out. The newest states are folded if too many wait.
 struct Queue<T> {
     runs: VecDeque<Run<T>>,
+    /// How many states these have.
+    states: usize,
+    /// Behind them.
+    folded: VecDeque<Span>,
+    waiting_max: usize,
 }
 
-impl<T> Default for Queue<T> {
-    fn default() -> Queue<T> {
-        Queue { runs: VecDeque::new() }
+impl<T> Queue<T> {
+    fn fold(&mut self, run: Run<T>) -> Option<Vec<T>> {
+        let span = run.span();
+        match self.folded.back_mut() {
+            Some(last) if last.ends_before(&span) => last.nodes += span.nodes,
+            _ => self.folded.push_back(span),
+        }
+        let mut states = run.states;
+        states.clear();
+        Some(states)
     }
 }
 
@@ -38,24 +50,46 @@ impl<T> Open<T> for Queue<T> {
     const CUT_FREELY: bool = true;
     const NAME: &str = "bfs";
 
+    fn new(waiting_max: usize) -> Queue<T> {
+        Queue { runs: VecDeque::new(), states: 0, folded: VecDeque::new(), waiting_max }
+    }
+
     fn push(&mut self, run: Run<T>) -> Option<Vec<T>> {
+        if !self.folded.is_empty() || self.states >= self.waiting_max {
+            return self.fold(run);
+        }
+        self.states += run.states.len();
         let (rest, spare) = join(self.runs.back_mut(), run);
         self.runs.extend(rest);
         spare
     }
 
     fn take(&mut self) -> Vec<Run<T>> {
-        self.runs.drain(..self.runs.len().min(BATCH_RUNS_MAX)).collect()
+        let batch = self.runs.drain(..self.runs.len().min(BATCH_RUNS_MAX)).collect::<Vec<_>>();
+        self.states -= batch.iter().map(|run| run.states.len()).sum::<usize>();
+        batch
+    }
+
+    fn take_folded(&mut self) -> Vec<Span> {
+        let mut batch = Vec::new();
+        while self.runs.is_empty() && batch.len() < BATCH_RUNS_MAX {
+            let Some(next) = self.folded.front_mut() else { break };
+            batch.push(next.split_to(run_states_max::<T>() as u64));
+            if next.nodes == 0 {
+                self.folded.pop_front();
+            }
+        }
+        batch
     }
 
     fn give_back(&mut self, runs: Vec<Run<T>>) {
-        runs.into_iter().rev().for_each(|run| self.runs.push_front(run));
+        for run in runs.into_iter().rev() {
+            self.states += run.states.len();
+            self.runs.push_front(run);
+        }
     }
 
-    fn runs<'a>(&'a self) -> impl Iterator<Item = &'a Run<T>>
-    where
-        T: 'a,
-    {
-        self.runs.iter()
+    fn spans(&self) -> impl Iterator<Item = Span> {
+        self.runs.iter().map(Run::span).chain(self.folded.iter().copied())
     }
 }

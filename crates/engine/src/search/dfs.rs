@@ -4,7 +4,7 @@
 //! order is the same too; with one state per batch it would be the textbook's search.
 
 use super::explore::explore;
-use super::open::{BATCH_RUNS_MAX, Open, Run, join};
+use super::open::{BATCH_RUNS_MAX, Open, Run, Span, join};
 use super::plan::Plan;
 use super::progress::Observer;
 use super::report::Report;
@@ -30,15 +30,14 @@ struct Stack<T> {
     runs: Vec<Run<T>>,
 }
 
-impl<T> Default for Stack<T> {
-    fn default() -> Stack<T> {
-        Stack { runs: Vec::new() }
-    }
-}
-
 impl<T> Open<T> for Stack<T> {
     const CUT_FREELY: bool = false;
     const NAME: &str = "dfs";
+
+    /// Few states wait: none is folded.
+    fn new(_: usize) -> Stack<T> {
+        Stack { runs: Vec::new() }
+    }
 
     fn push(&mut self, run: Run<T>) -> Option<Vec<T>> {
         let (rest, spare) = join(self.runs.last_mut(), run);
@@ -59,10 +58,7 @@ impl<T> Open<T> for Stack<T> {
         self.runs.extend(runs);
     }
 
-    fn runs<'a>(&'a self) -> impl Iterator<Item = &'a Run<T>>
-    where
-        T: 'a,
-    {
-        self.runs.iter()
+    fn spans(&self) -> impl Iterator<Item = Span> {
+        self.runs.iter().map(Run::span)
     }
 }

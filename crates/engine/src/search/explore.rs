@@ -8,11 +8,12 @@ use crate::visited::{Arrival, SHARDS, Sharded, Visited, shard_of};
 
 use super::SearchError;
 use super::checkpoint::{Identity, Saver};
+use super::fold::Pedigree;
 use super::judge::{Judge, Tallies};
 use super::key::scatter;
 use super::ledger::Ledger;
 use super::links::Segment;
-use super::open::{BATCH_RUNS_MAX, Open, Run, Span, cut, run_states_max};
+use super::open::{BATCH_RUNS_MAX, Open, Run, Span, cut, run_states_max, waiting_max_default};
 use super::piece::{Piece, Setting};
 use super::plan::Plan;
 use super::progress::{Clock, Observer, PROGRESS_EVERY, Progress};
@@ -38,6 +39,7 @@ const ALONE_BELOW: Duration = Duration::from_micros(100);
 /// The parallel steps of a batch. Items are pieces, except that `Insert` has shards.
 #[derive(Clone, Copy)]
 enum Phase {
+    Unfold,
     Expand,
     Insert,
     Collect,
@@ -59,6 +61,7 @@ pub(super) fn explore<S: System, V: Visited, O: Open<S::State>>(
     let recents: Vec<RwLock<Recent>> =
         (0..plan.threads()).map(|_| RwLock::new(Recent::new())).collect();
     let work = |Task { phase, item, thread }: Task<Phase>| match phase {
+        Phase::Unfold => write(&pieces[item]).unfold(system),
         Phase::Expand => write(&pieces[item]).expand(setting, &mut write(&recents[thread])),
         Phase::Insert => {
             let mut shard = visited.shard(item);
@@ -78,7 +81,7 @@ pub(super) fn explore<S: System, V: Visited, O: Open<S::State>>(
             observer,
             clock: Clock::start(),
             cost: Duration::MAX,
-            open: O::default(),
+            open: O::new(plan.waiting_max.unwrap_or_else(waiting_max_default::<S::State>)),
             ledger: Ledger::new(judge),
             stop: None,
         };
@@ -117,17 +120,20 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
             if let Some(stop) = self.stop.take().or_else(|| self.check_bounds()) {
                 break stop;
             }
-            let batch = self.open.take();
+            let mut batch = self.open.take();
+            if batch.is_empty() {
+                batch = self.unfold();
+            }
             if batch.is_empty() {
                 break if self.states_at_bound() == 0 { Stop::Exhausted } else { Stop::Depth };
             }
             self.explore_batch(batch);
             if let Some(saver) = saver.as_mut().filter(|saver| saver.is_due()) {
-                saver.save(self.setting.system, &self.ledger, self.open.runs().map(Run::span))?;
+                saver.save(self.setting.system, &self.ledger, self.open.spans())?;
             }
         };
         if let Some(saver) = &mut saver {
-            saver.save(self.setting.system, &self.ledger, self.open.runs().map(Run::span))?;
+            saver.save(self.setting.system, &self.ledger, self.open.spans())?;
         }
         Ok(self.report(stop))
     }
@@ -202,10 +208,20 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
             states: ledger.states,
             transitions: ledger.transitions,
             depth: ledger.depth(),
-            open: open.runs().map(|run| run.states.len() as u64).sum(),
+            open: open.spans().map(|span| span.nodes).sum(),
             bytes: visited.bytes() + ledger.links.bytes(),
             elapsed: Duration::ZERO,
         })
+    }
+
+    /// A batch of states that were folded.
+    fn unfold(&mut self) -> Vec<Run<S::State>> {
+        let spans = self.open.take_folded();
+        for (piece, &span) in self.pieces.iter().zip(&spans) {
+            write(piece).load_folded(span, Pedigree::new(&self.ledger.links, span));
+        }
+        self.team.run(Phase::Unfold, spans.len(), None, false);
+        self.pieces[..spans.len()].iter().map(|piece| write(piece).unload()).collect()
     }
 
     /// Expand, insert, collect.
@@ -318,7 +334,7 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
     fn report(&self, stop: Stop) -> Report {
         let Setting { visited, judge, .. } = *self.setting;
         let ledger = &self.ledger;
-        let waiting = self.open.runs().map(|run| run.states.len() as u64);
+        let waiting = self.open.spans().map(|span| span.nodes);
         let unfinished = ledger.unfinished.iter().map(|span| span.nodes);
         Report {
             stop,

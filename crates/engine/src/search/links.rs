@@ -102,6 +102,14 @@ impl Links {
         segment.iter().nth((node - first) as usize).expect("a block has all its nodes")
     }
 
+    /// Parent and choice of a node and those after it.
+    pub(super) fn iter_from(&self, node: u64) -> impl Iterator<Item = (u64, u32)> {
+        let block = self.blocks.partition_point(|(first, _)| *first <= node).saturating_sub(1);
+        let skipped = self.blocks.get(block).map_or(0, |(first, _)| node - first);
+        let links = self.blocks[block..].iter().flat_map(|(_, segment)| segment.iter());
+        links.skip(skipped as usize)
+    }
+
     /// How a node was reached.
     pub(super) fn path(&self, mut node: u64) -> Path {
         let mut choices = Vec::new();
@@ -202,6 +210,9 @@ mod tests {
         }
         assert_eq!(links.iter().collect::<Vec<_>>(), expected);
         assert!(links.segments().len() > 10);
+        for node in [1, 2, 4_999, expected.len() as u64] {
+            assert!(links.iter_from(node).eq(expected[node as usize - 1..].iter().copied()));
+        }
         for node in (1..=expected.len() as u64).step_by(97) {
             let (mut at, mut path) = (node, Vec::new());
             while at > 0 {

@@ -46,6 +46,12 @@
 //! ends at a violation or at [`Plan::states_max`] ends exactly there. Bounds on time and memory are
 //! checked between pieces and end wherever the machine happens to be.
 //!
+//! # Memory
+//!
+//! A visited state takes its key and two or three bytes for the way to it. States that wait to be
+//! explored are kept whole up to a bound ([`Plan::waiting_max`]); the others are forgotten and made
+//! again from the ways to them when their turn comes.
+//!
 //! # What is not promised
 //!
 //! Two states with the same key are one state. A [`System::key`] of hashed bits confuses two of n
@@ -56,6 +62,7 @@ mod bfs;
 mod checkpoint;
 mod dfs;
 mod explore;
+mod fold;
 mod judge;
 mod key;
 mod ledger;

@@ -51,8 +51,16 @@ pub(super) struct Span {
 }
 
 impl Span {
-    fn ends_before(&self, next: &Span) -> bool {
+    pub(super) fn ends_before(&self, next: &Span) -> bool {
         self.depth == next.depth && self.first_node + self.nodes == next.first_node
+    }
+
+    /// Takes at most so many nodes from the beginning.
+    pub(super) fn split_to(&mut self, nodes_max: u64) -> Span {
+        let first = Span { nodes: self.nodes.min(nodes_max), ..*self };
+        self.first_node += first.nodes;
+        self.nodes -= first.nodes;
+        first
     }
 
     /// Appends a span to a list, joining neighbours.
@@ -65,8 +73,20 @@ impl Span {
     }
 }
 
+/// Memory for waiting states, not counting what they have on the heap. What does not fit is folded.
+const WAITING_BYTES: usize = 128 << 20;
+
+/// So many states wait in memory, unless the plan says otherwise.
+pub(super) fn waiting_max_default<T>() -> usize {
+    WAITING_BYTES / size_of::<T>().max(1)
+}
+
 /// The order of a strategy: which of the waiting runs come next.
-pub(super) trait Open<T>: Default {
+///
+/// A strategy may *fold* runs: forget the states and keep their numbers. The difference of a state to
+/// its parent is the choice that led to it, so the links say how to make it again (see
+/// [`fold`](super::fold)).
+pub(super) trait Open<T> {
     /// Whether the order of states is the same however batches are cut. Then a batch may be shared
     /// and ended as timing suggests.
     const CUT_FREELY: bool;
@@ -74,19 +94,27 @@ pub(super) trait Open<T>: Default {
     /// The strategy's name.
     const NAME: &str;
 
-    /// Adds new states; returns their vector if it is not needed.
+    /// Nothing waits. About `waiting_max` states may wait in memory.
+    fn new(waiting_max: usize) -> Self;
+
+    /// Adds new states; returns their vector, empty, if it is not needed.
     fn push(&mut self, run: Run<T>) -> Option<Vec<T>>;
 
-    /// The next batch: some runs, in the order in which their states were found.
+    /// The next batch: some runs, in the order in which their states were found. None if the next
+    /// states are folded.
     fn take(&mut self) -> Vec<Run<T>>;
+
+    /// If the next states are folded: the numbers of a batch of them.
+    fn take_folded(&mut self) -> Vec<Span> {
+        Vec::new()
+    }
 
     /// Returns the runs of a batch that were not explored.
     fn give_back(&mut self, runs: Vec<Run<T>>);
 
-    /// All runs that wait, such that pushing them in this order makes the same list again.
-    fn runs<'a>(&'a self) -> impl Iterator<Item = &'a Run<T>>
-    where
-        T: 'a;
+    /// The numbers of all states that wait, such that pushing them in this order makes the same list
+    /// again.
+    fn spans(&self) -> impl Iterator<Item = Span>;
 }
 
 /// Joins a new run with the last one, as far as that has room; returns what remains, and the vector

@@ -3,6 +3,7 @@
 use crate::visited::{Arrival, Sharded, View, Visited};
 
 use super::arrivals::Arrivals;
+use super::fold::Pedigree;
 use super::judge::{Judge, Tallies};
 use super::key::scatter;
 use super::links::Segment;
@@ -45,6 +46,8 @@ const SPARE_MAX: usize = 4;
 pub(super) struct Piece<S: System> {
     parents: Vec<S::State>,
     span: Span,
+    /// How to make the parents, if they are folded.
+    pedigree: Pedigree,
     /// The last children, about which the visited set was not asked yet.
     candidates: Vec<(u128, Origin)>,
     pub(super) arrivals: Arrivals,
@@ -90,6 +93,7 @@ impl<S: System> Piece<S> {
         Piece {
             parents: Vec::new(),
             span: Span { depth: 0, first_node: 0, nodes: 0 },
+            pedigree: Pedigree::default(),
             candidates: Vec::new(),
             arrivals: Arrivals::new(),
             origins: Vec::new(),
@@ -106,6 +110,16 @@ impl<S: System> Piece<S> {
     pub(super) fn load(&mut self, run: Run<S::State>) {
         self.span = run.span();
         self.parents = run.states;
+    }
+
+    /// Takes the numbers of folded parents, and how to make them.
+    pub(super) fn load_folded(&mut self, span: Span, pedigree: Pedigree) {
+        (self.span, self.pedigree) = (span, pedigree);
+    }
+
+    /// Makes the parents.
+    pub(super) fn unfold(&mut self, system: &S) {
+        self.parents = std::mem::take(&mut self.pedigree).make(system);
     }
 
     /// Returns the parents, which were not explored.

@@ -74,6 +74,10 @@ pub struct Plan {
     pub depth_max: Option<u32>,
     /// Stops before visiting more states; all initial states are visited in any case.
     pub states_max: Option<u64>,
+    /// About so many states wait in memory to be explored (breadth first only); the others are made
+    /// again by [`System::retrace`](super::System::retrace). None: as many as take 128 MiB, not
+    /// counting what they have on the heap.
+    pub waiting_max: Option<usize>,
     /// Stops when the process occupies so much memory.
     pub memory_max_bytes: Option<u64>,
     /// Stops after this time.
@@ -96,6 +100,7 @@ impl Default for Plan {
             threads: 0,
             depth_max: None,
             states_max: None,
+            waiting_max: None,
             memory_max_bytes: None,
             time_max: None,
             stop_at_first: true,

@@ -26,7 +26,8 @@ pub trait System: Sync {
     /// The state after an action, if it is possible at all.
     fn next(&self, state: &Self::State, action: &Self::Action) -> Option<Self::State>;
 
-    /// Makes a known state again, when a search is resumed or a path is looked at: as
+    /// Makes a known state again, when too many wait to be kept, a search is resumed or a path is
+    /// looked at: as
     /// [`next`](System::next), with the same result, but nothing needs to be judged again.
     fn retrace(&self, state: &Self::State, action: &Self::Action) -> Option<Self::State> {
         self.next(state, action)

@@ -39,6 +39,20 @@ fn bfs_is_the_plain_search() {
 }
 
 #[test]
+fn states_that_were_forgotten_are_made_again() {
+    for graph in graphs() {
+        for depth_max in [None, Some(6)] {
+            let plan = |waiting_max| Plan { depth_max, waiting_max, ..everything() };
+            let whole = comparable(run(&graph, &Strategy::Bfs, &plan(None)));
+            for waiting_max in [0, 1, 300, 5000] {
+                let report = run_with_all_threads(&graph, &Strategy::Bfs, &plan(Some(waiting_max)));
+                assert_eq!(report, whole, "{waiting_max} wait");
+            }
+        }
+    }
+}
+
+#[test]
 fn any_search_is_the_same_with_any_number_of_threads() {
     let walk = Strategy::Walk { seed: 5, walks: 700 };
     for graph in graphs() {
