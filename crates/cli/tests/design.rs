@@ -84,7 +84,7 @@ fn json_in(dir: &Path, args: &[&str]) -> (i32, Value) {
 fn a_violation_is_recorded_replayed_and_shrunk() {
     for (args, switch_off) in [
         (&["journal", "--switch", "no-barrier", "--depth", "3"][..], Some("journal")),
-        (&["log", "--switch", "reuse-early,one-log", "--depth", "5"], Some("log")),
+        (&["log", "--switch", "reuse-early,one-log", "--depth", "6"], Some("log")),
         (&["link", "--files", "2", "--blocks", "3"], None),
         (&["philosophers", "--size", "4"], None),
     ] {

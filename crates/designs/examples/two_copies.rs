@@ -90,7 +90,7 @@ impl Design for TwoCopies {
         Promise { level: Level::Epoch, fsync_is_sync: true }
     }
     fn menu(&self) -> Menu {
-        Menu { entries_max: ENTRIES, dirs_deep_max: 1, write_blocks: 1, overwrite: true }
+        Menu { entries_max: ENTRIES, ..Menu::default() }
     }
     fn invariants(&self) -> &'static [Invariant<TwoCopies>] {
         INVARIANTS

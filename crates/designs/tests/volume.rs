@@ -59,7 +59,7 @@ impl Design for Mistaken {
         Promise { level: Level::Linear, fsync_is_sync: true }
     }
     fn menu(&self) -> Menu {
-        Menu { entries_max: 1, dirs_deep_max: 0, write_blocks: 1, overwrite: false }
+        Menu { entries_max: 1, dirs_deep_max: 0, write_blocks: 1, overwrite: false, opens: false }
     }
     fn invariants(&self) -> &'static [Invariant<Mistaken>] {
         NEVER
@@ -124,8 +124,10 @@ fn use_all_of_it<D: Design>(design: &D) {
     design.write(&mut on, path("Aa"), 0, &[7, 8, 9]).expect("room");
     design.truncate(&mut on, path("Aa"), 2).expect("it is a file");
     design.write(&mut on, path("Aa"), 2, &[5]).expect("room");
-    assert_eq!(design.open(&on, path("Aa")), Ok(3), "{name}");
-    assert_eq!(design.open(&on, path("b")), Err(Errno::ENOENT), "{name}");
+    assert_eq!(design.open(&mut on, path("Aa")), Ok(3), "{name}");
+    assert_eq!(design.open(&mut on, path("b")), Err(Errno::ENOENT), "{name}");
+    assert_eq!(design.open(&mut on, path("A")), Err(Errno::EISDIR), "{name}");
+    design.close(&mut on, path("Aa")).expect("room");
     assert_eq!(design.read(&on, path("Aa"), 1, 8), Ok(vec![8, 5]), "{name}");
     design.fsync(&mut on, path("Aa")).expect("room");
     design.rename(&mut on, path("Aa"), path("b")).expect("it is there");

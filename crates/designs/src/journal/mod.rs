@@ -81,7 +81,7 @@ pub struct Journal {
 impl Default for Journal {
     fn default() -> Journal {
         // Ordered mode does not protect overwritten data (ext4(5)): files are only extended.
-        let menu = Menu { entries_max: 3, dirs_deep_max: 1, write_blocks: 1, overwrite: false };
+        let menu = Menu { overwrite: false, ..Menu::default() };
         Journal { without: Vec::new(), menu }
     }
 }

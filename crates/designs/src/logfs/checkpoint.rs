@@ -1,96 +1,92 @@
-//! Checkpoints, mounting, and rolling forward.
+//! Checkpoints and mounting.
 
 use fathom_block::Recorder;
 use fathom_core::Errno;
 
 use super::layout::{
-    FOUR, Kind, MAIN, NODES, NONE, Node, SEGMENTS, UNWRITTEN, Written, block, checkpoint_block,
-    main_block, nat_block, read, sit_block, ssa_block, version_block, version_of, write,
+    Block, FOUR, NODES, NONE, Node, SEGMENTS, UNWRITTEN, Written, block, checkpoint_block,
+    main_block, nat_block, sit_block, ssa_block, version_block, version_of, write,
 };
-use super::memory::{Head, ITSELF, LOGS, Memory};
+use super::memory::{Head, LOGS, Memory, Set, members};
 use super::{Logfs, Switch};
+
+/// Blocks of NAT, and of SIT.
+const TABLE_BLOCKS: usize = NODES / FOUR;
+const _: () = assert!(NODES == SEGMENTS, "both tables have as many blocks");
 
 impl Logfs {
     /// Makes everything durable.
     pub(super) fn checkpoint(&self, memory: &mut Memory, disk: &mut Recorder) {
-        for nid in (0..NODES as u8).filter(|nid| memory.dirty & (1 << nid) != 0).collect::<Vec<_>>()
-        {
+        for nid in members(memory.dirty) {
             self.write_node(memory, disk, nid, false);
         }
-        for segment in (0..SEGMENTS).filter(|s| memory.ssa_dirty & (1 << s) != 0) {
-            let owners = memory.owner[segment * FOUR..][..FOUR].iter();
-            let bytes: Vec<u8> = owners.flat_map(|(nid, place)| [*nid, *place]).collect();
-            write(disk, ssa_block(segment), &block(&bytes));
-        }
-        let in_place = self.has(Switch::NoVersions);
-        for index in 0..NODES / FOUR {
-            if memory.nat_dirty & (1 << index) != 0 {
-                memory.nat_copy ^= u8::from(!in_place) << index;
-                let copy = usize::from(memory.nat_copy >> index & 1);
-                write(disk, nat_block(copy, index), &block(&memory.nat[index * FOUR..][..FOUR]));
+        for segment in members(memory.ssa_dirty) {
+            let mut bytes = [0; 2 * FOUR];
+            let owners = &memory.owner[usize::from(segment) * FOUR..][..FOUR];
+            for (place, (nid, entry)) in bytes.chunks_exact_mut(2).zip(owners) {
+                (place[0], place[1]) = (*nid, *entry);
             }
+            write(disk, ssa_block(segment.into()), &block(&bytes));
         }
-        for index in 0..SEGMENTS / FOUR {
-            if memory.sit_dirty & (1 << index) != 0 {
-                memory.sit_copy ^= u8::from(!in_place) << index;
-                let copy = usize::from(memory.sit_copy >> index & 1);
-                write(disk, sit_block(copy, index), &block(&memory.sit[index * FOUR..][..FOUR]));
-            }
-        }
-        (memory.nat_dirty, memory.sit_dirty, memory.ssa_dirty, memory.young) = (0, 0, 0, 0);
+        memory.nat_journal |= memory.nat_dirty;
+        memory.sit_journal |= memory.sit_dirty;
+        let (nat, sit) = (memory.nat, memory.sit);
+        self.empty_journal(&mut memory.nat_journal, &mut memory.nat_copy, |copy, index| {
+            write(disk, nat_block(copy, index), &block(&nat[index * FOUR..][..FOUR]));
+        });
+        self.empty_journal(&mut memory.sit_journal, &mut memory.sit_copy, |copy, index| {
+            write(disk, sit_block(copy, index), &block(&sit[index * FOUR..][..FOUR]));
+        });
         memory.version += 1;
         disk.flush();
         write_pack(memory, disk);
         disk.flush();
+        (memory.nat_dirty, memory.sit_dirty, memory.ssa_dirty) = (0, 0, 0);
+        (memory.young, memory.unmarked) = (0, 0);
         self.release_held(memory);
     }
 
-    /// Makes the contents of a file durable without a checkpoint, if the checkpoint knows the file.
-    pub(super) fn fsync_node(&self, memory: &mut Memory, disk: &mut Recorder, nid: u8) {
-        let child = memory.node(nid).child;
-        let nodes = 1 << nid | if child == 0 { 0 } else { 1_u16 << child };
+    /// Writes the blocks of what is in a journal, if that is more than it has room for: to the copies
+    /// that are not in use, unless there is only one.
+    fn empty_journal(
+        &self,
+        journal: &mut Set,
+        copies: &mut u8,
+        mut write: impl FnMut(usize, usize),
+    ) {
+        if journal.count_ones() as usize <= FOUR {
+            return;
+        }
+        for index in (0..TABLE_BLOCKS).filter(|index| *journal >> (index * FOUR) & 0xf != 0) {
+            *copies ^= u8::from(!self.has(Switch::NoVersions)) << index;
+            write(usize::from(*copies >> index & 1), index);
+        }
+        *journal = 0;
+    }
+
+    /// Makes a file durable without a checkpoint, if the last one knows all its nodes.
+    pub(super) fn fsync_node(&self, memory: &mut Memory, disk: &mut Recorder, inode: u8) {
+        let nodes = memory.nodes_of(inode);
         if memory.young & nodes != 0 {
             return self.checkpoint(memory, disk);
         }
-        for nid in [child, nid] {
-            if nid != 0 && memory.dirty & (1 << nid) != 0 {
-                self.write_node(memory, disk, nid, true);
-            }
+        let unmarked = if self.has(Switch::SkipWritten) { 0 } else { memory.unmarked };
+        if (memory.dirty | unmarked) & nodes != 0 {
+            self.write_children(memory, disk, inode);
+            self.write_node(memory, disk, inode, true);
+            memory.unmarked &= !nodes;
         }
         disk.flush();
     }
 
     /// Mounts: the newer of the complete checkpoints, and what was fsynced since.
     pub(super) fn load(&self, disk: &mut Recorder) -> Result<Memory, Errno> {
-        let packs = (0..2).filter_map(|pack| read_pack(disk, pack));
-        let pack = packs.max_by_key(|pack| pack.version).ok_or(Errno::EUCLEAN)?;
-        let mut memory = Memory::blank();
-        (memory.version, memory.heads) = (pack.version, pack.heads);
-        (memory.nat_copy, memory.sit_copy) = (pack.nat_copy, pack.sit_copy);
-        (memory.nat_dirty, memory.sit_dirty) = (0, 0);
-        for index in 0..NODES / FOUR {
-            let copy = usize::from(memory.nat_copy >> index & 1);
-            let entries = read(disk, nat_block(copy, index));
-            memory.nat[index * FOUR..][..FOUR].copy_from_slice(&entries[..FOUR]);
-        }
-        for index in 0..SEGMENTS / FOUR {
-            let copy = usize::from(memory.sit_copy >> index & 1);
-            let entries = read(disk, sit_block(copy, index));
-            memory.sit[index * FOUR..][..FOUR].copy_from_slice(&entries[..FOUR]);
-        }
-        for nid in 0..NODES {
-            memory.nodes[nid] = match memory.nat[nid] {
-                NONE | UNWRITTEN => Node::new(Kind::Free),
-                address => Written::decode(&read(disk, main_block(address)))
-                    .filter(|written| usize::from(written.nid) == nid)
-                    .map_or(Node::new(Kind::Free), |written| written.node),
-            };
-        }
-        let written_since = self.roll_forward(&mut memory, disk);
+        let mut memory = read_checkpoint(disk)?;
+        let recovered = self.roll_forward(&mut memory, disk);
         memory.find_owners();
         memory.list_free_segments();
-        if written_since {
-            // What was written since the checkpoint lies behind the ends of the logs: begin new ones.
+        if recovered {
+            // What was recovered lies behind the ends of the logs: begin new ones.
             if memory.free_count < LOGS {
                 return Err(Errno::ENOSPC);
             }
@@ -102,64 +98,36 @@ impl Logfs {
         }
         Ok(memory)
     }
-
-    /// Follows the nodes written since the checkpoint and takes over those with an fsync mark.
-    /// Whether there were any.
-    fn roll_forward(&self, memory: &mut Memory, disk: &Recorder) -> bool {
-        let mut address = memory.heads[0].address();
-        let mut any = false;
-        for _ in 0..MAIN {
-            let written = Written::decode(&read(disk, main_block(address)));
-            let Some(written) = written.filter(|written| written.version == memory.version) else {
-                break;
-            };
-            any = true;
-            let known = memory.nat[usize::from(written.nid)] != NONE;
-            if written.fsync && known {
-                self.take_over(memory, &written, address);
-            }
-            address = written.next;
-        }
-        any
-    }
-
-    fn take_over(&self, memory: &mut Memory, written: &Written, address: u8) {
-        let nid = usize::from(written.nid);
-        let old = std::mem::replace(&mut memory.nodes[nid], written.node);
-        let old_address = std::mem::replace(&mut memory.nat[nid], address);
-        memory.nat_dirty |= 1 << (nid / FOUR);
-        for block in old.blocks.into_iter().chain([old_address]) {
-            self.invalidate(memory, block);
-        }
-        for block in written.node.blocks.into_iter().chain([address]) {
-            if usize::from(block) < MAIN {
-                let segment = usize::from(block) / FOUR;
-                memory.sit[segment] |= 1 << (usize::from(block) % FOUR);
-                memory.sit_dirty |= 1 << (segment / FOUR);
-            }
-        }
-        if old.child != 0 && written.node.child == 0 {
-            let child = *memory.node(old.child);
-            child.blocks.into_iter().for_each(|block| self.invalidate(memory, block));
-            self.free_node(memory, old.child);
-        }
-    }
 }
 
-impl Memory {
-    /// The owners of all blocks, from the nodes: what F2FS does when SSA is out of date.
-    fn find_owners(&mut self) {
-        for nid in 0..NODES {
-            if usize::from(self.nat[nid]) < MAIN {
-                self.owner[usize::from(self.nat[nid])] = (nid as u8, ITSELF);
-            }
-            for (place, block) in self.nodes[nid].blocks.into_iter().enumerate() {
-                if usize::from(block) < MAIN {
-                    self.owner[usize::from(block)] = (nid as u8, place as u8);
-                }
-            }
-        }
+/// What the newer of the complete checkpoints says.
+pub(super) fn read_checkpoint(disk: &Recorder) -> Result<Memory, Errno> {
+    let mut memory = Memory::blank();
+    let packs = (0..2).filter_map(|pack| read_pack(&memory, disk, pack));
+    let pack = packs.max_by_key(|pack| pack.version).ok_or(Errno::EUCLEAN)?;
+    (memory.version, memory.heads) = (pack.version, pack.heads);
+    (memory.nat_copy, memory.sit_copy) = (pack.nat_copy, pack.sit_copy);
+    (memory.nat_dirty, memory.sit_dirty) = (0, 0);
+    for index in 0..TABLE_BLOCKS {
+        let copy = usize::from(memory.nat_copy >> index & 1);
+        let entries = memory.read(disk, nat_block(copy, index));
+        memory.nat[index * FOUR..][..FOUR].copy_from_slice(&entries[..FOUR]);
+        let copy = usize::from(memory.sit_copy >> index & 1);
+        let entries = memory.read(disk, sit_block(copy, index));
+        memory.sit[index * FOUR..][..FOUR].copy_from_slice(&entries[..FOUR]);
     }
+    let (nat, sit) = pack.journals.split_at(2 * FOUR);
+    memory.nat_journal = replay_journal(nat, &mut memory.nat);
+    memory.sit_journal = replay_journal(sit, &mut memory.sit);
+    for nid in 0..NODES {
+        memory.nodes[nid] = match memory.nat[nid] {
+            NONE | UNWRITTEN => Node::FREE,
+            address => Written::decode(&memory.read(disk, main_block(address)))
+                .filter(|written| usize::from(written.nid) == nid)
+                .map_or(Node::FREE, |written| written.node),
+        };
+    }
+    Ok(memory)
 }
 
 /// What a checkpoint says.
@@ -168,30 +136,55 @@ struct Pack {
     nat_copy: u8,
     sit_copy: u8,
     heads: [Head; LOGS],
+    journals: Block,
 }
 
 fn write_pack(memory: &Memory, disk: &mut Recorder) {
     let pack = usize::from(memory.version % 2);
-    let mut payload = vec![memory.version, memory.nat_copy, memory.sit_copy];
-    payload.extend(memory.heads.iter().flat_map(|head| [head.segment, head.next]));
+    let mut payload = block(&[memory.version, memory.nat_copy, memory.sit_copy]);
+    for (place, head) in payload[3..].chunks_exact_mut(2).zip(memory.heads) {
+        (place[0], place[1]) = (head.segment, head.next);
+    }
+    let mut journals = block(&[]);
+    let (nat, sit) = journals.split_at_mut(2 * FOUR);
+    write_journal(nat, memory.nat_journal, &memory.nat);
+    write_journal(sit, memory.sit_journal, &memory.sit);
     write(disk, checkpoint_block(pack, 0), &version_block(memory.version));
-    write(disk, checkpoint_block(pack, 1), &block(&payload));
-    write(disk, checkpoint_block(pack, 2), &version_block(memory.version));
+    write(disk, checkpoint_block(pack, 1), &payload);
+    write(disk, checkpoint_block(pack, 2), &journals);
+    write(disk, checkpoint_block(pack, 3), &version_block(memory.version));
 }
 
 /// None if the two versions differ.
-fn read_pack(disk: &Recorder, pack: usize) -> Option<Pack> {
-    let first = version_of(&read(disk, checkpoint_block(pack, 0)))?;
-    let payload = read(disk, checkpoint_block(pack, 1));
-    let second = version_of(&read(disk, checkpoint_block(pack, 2)))?;
+fn read_pack(memory: &Memory, disk: &Recorder, pack: usize) -> Option<Pack> {
+    let first = version_of(&memory.read(disk, checkpoint_block(pack, 0)))?;
+    let second = version_of(&memory.read(disk, checkpoint_block(pack, 3)))?;
+    if first != second {
+        return None;
+    }
+    let payload = memory.read(disk, checkpoint_block(pack, 1));
     let heads = std::array::from_fn(|log| Head {
         segment: payload[3 + 2 * log] % SEGMENTS as u8,
         next: payload[4 + 2 * log] % FOUR as u8,
     });
-    (first == second).then_some(Pack {
-        version: first,
-        nat_copy: payload[1],
-        sit_copy: payload[2],
-        heads,
-    })
+    let journals = memory.read(disk, checkpoint_block(pack, 2));
+    Some(Pack { version: first, nat_copy: payload[1], sit_copy: payload[2], heads, journals })
+}
+
+/// The entries of a table that a journal holds: their numbers plus one (0: none), and their values.
+fn write_journal(journal: &mut [u8], entries: Set, table: &[u8]) {
+    for (place, entry) in journal.chunks_exact_mut(2).zip(members(entries)) {
+        (place[0], place[1]) = (entry + 1, table[usize::from(entry)]);
+    }
+}
+
+/// Sets the entries of a table that a journal holds; which ones these are.
+fn replay_journal(journal: &[u8], table: &mut [u8]) -> Set {
+    let mut entries = 0;
+    for place in journal.chunks_exact(2).filter(|place| place[0] != 0) {
+        let entry = usize::from(place[0] - 1) % table.len();
+        table[entry] = place[1];
+        entries |= 1 << entry;
+    }
+    entries
 }

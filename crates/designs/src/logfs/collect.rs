@@ -4,8 +4,8 @@ use fathom_block::Recorder;
 use fathom_core::Errno;
 
 use super::Logfs;
-use super::layout::{FOUR, Kind, SEGMENTS, main_block, read};
-use super::memory::{ITSELF, Log, Memory};
+use super::layout::{FOUR, Kind, SEGMENTS, main_block};
+use super::memory::{ITSELF, Log, Memory, members};
 
 /// Segments that any operation can use up: two of data, one of directory blocks, one of nodes.
 const SEGMENTS_PER_OPERATION: usize = 4;
@@ -32,19 +32,18 @@ impl Logfs {
 
     /// Moves what is valid in a segment to the ends of the logs.
     fn collect(&self, memory: &mut Memory, disk: &mut Recorder, segment: usize) {
-        for place in
-            (0..FOUR).filter(|place| memory.sit[segment] & (1 << place) != 0).collect::<Vec<_>>()
-        {
-            let address = (segment * FOUR + place) as u8;
-            let (nid, place) = memory.owner[usize::from(address)];
-            if place == ITSELF {
+        for place in members(memory.sit[segment].into()) {
+            let address = (segment * FOUR) as u8 + place;
+            let (nid, entry) = memory.owner[usize::from(address)];
+            if entry == ITSELF {
                 self.write_node(memory, disk, nid, false);
                 continue;
             }
-            let log = if memory.node(nid).kind == Kind::Dir { Log::Dentries } else { Log::Data };
-            let content = read(disk, main_block(address));
-            let moved = self.append(memory, disk, log, (nid, place), |_| content);
-            memory.change(nid).blocks[usize::from(place) % FOUR] = moved;
+            let inode = memory.node(memory.node(nid).ino);
+            let log = if inode.kind == Kind::Dir { Log::Dentries } else { Log::Data };
+            let content = memory.read(disk, main_block(address));
+            let moved = self.append(memory, disk, log, (nid, entry), |_| content);
+            memory.change(nid).entries[usize::from(entry) % FOUR] = moved;
             self.invalidate(memory, address);
         }
     }

@@ -5,19 +5,26 @@ use fathom_block::Recorder;
 use crate::volume::hex;
 
 pub(super) const BLOCK_BYTES: usize = 16;
-/// Blocks of a segment; entries of a NAT or SIT block, of a node, of a directory block.
+/// Blocks of a segment; entries of a NAT or SIT block, of a node, of a directory block, of a journal.
 pub(super) const FOUR: usize = 4;
+/// Entries of an inode that name blocks. The next one names an index node, the last one an indirect
+/// node, which names index nodes.
+pub(super) const DIRECT: usize = 2;
+pub(super) const INDEX: usize = 2;
+pub(super) const INDIRECT: usize = 3;
+/// Blocks of a file or a directory at most.
+pub(super) const PLACES: usize = DIRECT + FOUR + FOUR * FOUR;
 pub(super) const SEGMENTS: usize = 16;
 pub(super) const MAIN: usize = SEGMENTS * FOUR;
 pub(super) const NODES: usize = 16;
 /// The root directory; number 0 is no node.
 pub(super) const ROOT: u8 = 1;
-/// No block.
+/// No block, no node.
 pub(super) const NONE: u8 = 0xff;
 /// A node that was never written.
 pub(super) const UNWRITTEN: u8 = 0xfe;
 
-const CHECKPOINT_BLOCKS: usize = 3;
+const CHECKPOINT_BLOCKS: usize = 4;
 const NAT_START: usize = 2 * CHECKPOINT_BLOCKS;
 const SIT_START: usize = NAT_START + 2 * NODES / FOUR;
 const SSA_START: usize = SIT_START + 2 * SEGMENTS / FOUR;
@@ -31,12 +38,6 @@ const VERSION: u8 = b'V';
 const NODE: u8 = b'N';
 const DATA: u8 = b'F';
 const DENTRIES: u8 = b'D';
-
-pub(super) fn read(disk: &Recorder, block: usize) -> Block {
-    let mut bytes = [0; BLOCK_BYTES];
-    disk.image().read(block * BLOCK_BYTES, &mut bytes);
-    bytes
-}
 
 pub(super) fn write(disk: &mut Recorder, block: usize, bytes: &Block) {
     disk.write(block * BLOCK_BYTES, bytes).expect("a block of the device");
@@ -87,22 +88,45 @@ pub(super) enum Kind {
     File,
     Dir,
     Index,
+    Indirect,
 }
 
 /// A node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Node {
     pub(super) kind: Kind,
-    /// Blocks of a file.
+    /// Blocks of a file or a directory.
     pub(super) len: u8,
-    pub(super) blocks: [u8; FOUR],
-    /// The index node, or 0.
-    pub(super) child: u8,
+    /// The inode that it belongs to; an inode belongs to itself.
+    pub(super) ino: u8,
+    /// Blocks, or nodes.
+    pub(super) entries: [u8; FOUR],
 }
 
 impl Node {
-    pub(super) fn new(kind: Kind) -> Node {
-        Node { kind, len: 0, blocks: [NONE; FOUR], child: 0 }
+    pub(super) const FREE: Node = Node::new(Kind::Free, NONE);
+
+    pub(super) const fn new(kind: Kind, ino: u8) -> Node {
+        Node { kind, len: 0, ino, entries: [NONE; FOUR] }
+    }
+
+    /// How many of its entries are blocks; these come first.
+    pub(super) fn blocks_count(&self) -> usize {
+        match self.kind {
+            Kind::File | Kind::Dir => DIRECT,
+            Kind::Index => FOUR,
+            Kind::Free | Kind::Indirect => 0,
+        }
+    }
+
+    /// The entries that are blocks.
+    pub(super) fn blocks(&self) -> &[u8] {
+        &self.entries[..self.blocks_count()]
+    }
+
+    /// The entries that are nodes.
+    pub(super) fn children(&self) -> &[u8] {
+        if self.kind == Kind::Free { &[] } else { &self.entries[self.blocks_count()..] }
     }
 }
 
@@ -111,6 +135,7 @@ impl Node {
 pub(super) struct Written {
     pub(super) nid: u8,
     pub(super) node: Node,
+    /// Whether an fsync ended with it.
     pub(super) fsync: bool,
     /// The checkpoint after which it was written.
     pub(super) version: u8,
@@ -120,28 +145,24 @@ pub(super) struct Written {
 
 impl Written {
     pub(super) fn encode(&self) -> Block {
-        let Node { kind, len, blocks: [a, b, c, d], child } = self.node;
+        let Node { kind, len, ino, entries: [a, b, c, d] } = self.node;
         let fsync = u8::from(self.fsync);
-        block(&[NODE, self.nid, kind as u8, len, a, b, c, d, child, fsync, self.version, self.next])
+        block(&[NODE, self.nid, kind as u8, len, ino, a, b, c, d, fsync, self.version, self.next])
     }
 
     pub(super) fn decode(block: &Block) -> Option<Written> {
-        let kind = match block[2] {
+        let [tag, nid, kind, len, ino, a, b, c, d, fsync, version, next, ..] = *block;
+        let kind = match kind {
             1 => Kind::File,
             2 => Kind::Dir,
             3 => Kind::Index,
+            4 => Kind::Indirect,
             _ => return None,
         };
-        let known = block[0] == NODE && usize::from(block[1]) < NODES;
-        let blocks = [block[4], block[5], block[6], block[7]];
-        let node = Node { kind, len: block[3], blocks, child: block[8] };
-        known.then_some(Written {
-            nid: block[1],
-            node,
-            fsync: block[9] != 0,
-            version: block[10],
-            next: block[11],
-        })
+        let known = |nid: u8| usize::from(nid) < NODES;
+        let sound = tag == NODE && known(nid) && known(ino) && usize::from(len) <= PLACES;
+        let node = Node { kind, len, ino, entries: [a, b, c, d] };
+        sound.then_some(Written { nid, node, fsync: fsync != 0, version, next })
     }
 }
 

@@ -2,8 +2,11 @@
 
 use fathom_block::Recorder;
 
-use super::layout::{Block, main_block, write};
-use super::layout::{FOUR, Kind, MAIN, NODES, NONE, Node, ROOT, SEGMENTS, UNWRITTEN, Written};
+use super::layout::{
+    BLOCK_BYTES, Block, DIRECT, FOUR, INDEX, INDIRECT, Kind, MAIN, NODES, NONE, Node, ROOT,
+    SEGMENTS, UNWRITTEN, Written, main_block, write,
+};
+use super::looked::Looked;
 use super::{Logfs, Switch};
 
 /// The logs.
@@ -33,6 +36,18 @@ impl Head {
 /// A place that is not one of a node's blocks: the node itself.
 pub(super) const ITSELF: u8 = 0xff;
 
+/// A set of node numbers or of segments.
+pub(super) type Set = u16;
+
+/// The members of a set, in ascending order.
+pub(super) fn members(mut set: Set) -> impl Iterator<Item = u8> {
+    std::iter::from_fn(move || {
+        let member = (set != 0).then_some(set.trailing_zeros() as u8)?;
+        set &= set - 1;
+        Some(member)
+    })
+}
+
 /// What a mounted volume holds in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Memory {
@@ -40,38 +55,51 @@ pub struct Memory {
     pub(super) nat: [u8; NODES],
     pub(super) nodes: [Node; NODES],
     /// Nodes that differ from what is written.
-    pub(super) dirty: u16,
+    pub(super) dirty: Set,
     /// Nodes that the last checkpoint does not know.
-    pub(super) young: u16,
+    pub(super) young: Set,
+    /// Nodes that were written since the last checkpoint, but not yet followed by an inode with the
+    /// mark of an fsync.
+    pub(super) unmarked: Set,
+    /// Files that are open.
+    pub(super) open: Set,
     /// Valid blocks of each segment.
     pub(super) sit: [u8; SEGMENTS],
-    /// Node and place of each block (SSA).
+    /// Node and entry of each block (SSA).
     pub(super) owner: [(u8, u8); MAIN],
     pub(super) heads: [Head; LOGS],
     /// Free segments; the next one to be used is the last.
     pub(super) free: [u8; SEGMENTS],
     pub(super) free_count: usize,
     /// Segments that became empty since the last checkpoint.
-    pub(super) held: u16,
+    pub(super) held: Set,
     /// The last checkpoint.
     pub(super) version: u8,
     /// Which copy of each NAT and SIT block is valid.
     pub(super) nat_copy: u8,
     pub(super) sit_copy: u8,
-    /// Blocks that the next checkpoint has to write.
-    pub(super) nat_dirty: u8,
-    pub(super) sit_dirty: u8,
-    pub(super) ssa_dirty: u16,
+    /// What differs from the last checkpoint.
+    pub(super) nat_dirty: Set,
+    pub(super) sit_dirty: Set,
+    pub(super) ssa_dirty: Set,
+    /// What the last checkpoint has in its journals instead of the blocks of NAT and SIT.
+    pub(super) nat_journal: Set,
+    pub(super) sit_journal: Set,
+    /// Blocks of the device that were read since the volume was mounted.
+    pub(super) looked: Looked,
 }
 
 impl Memory {
-    /// No node, every segment free but the three that the logs begin with.
+    /// No node, every segment empty, three of them the beginnings of the logs; which ones are free is
+    /// to be found.
     pub(super) fn blank() -> Memory {
-        let mut memory = Memory {
+        Memory {
             nat: [NONE; NODES],
-            nodes: [Node::new(Kind::Free); NODES],
+            nodes: [Node::FREE; NODES],
             dirty: 0,
             young: 0,
+            unmarked: 0,
+            open: 0,
             sit: [0; SEGMENTS],
             owner: [(0, 0); MAIN],
             heads: std::array::from_fn(|log| Head { segment: log as u8, next: 0 }),
@@ -81,17 +109,26 @@ impl Memory {
             version: 0,
             nat_copy: 0,
             sit_copy: 0,
-            nat_dirty: 0xf,
-            sit_dirty: 0xf,
+            nat_dirty: Set::MAX,
+            sit_dirty: Set::MAX,
             ssa_dirty: 0,
-        };
-        memory.list_free_segments();
-        memory
+            nat_journal: 0,
+            sit_journal: 0,
+            looked: Looked::default(),
+        }
+    }
+
+    /// A block of the device.
+    #[inline]
+    pub(super) fn read(&self, disk: &Recorder, block: usize) -> Block {
+        self.looked.note(block);
+        let bytes = disk.image().slice(block * BLOCK_BYTES, BLOCK_BYTES);
+        bytes.and_then(|bytes| bytes.try_into().ok()).expect("leaves hold whole blocks")
     }
 
     pub(super) fn make_root(&mut self) {
         self.nat[usize::from(ROOT)] = UNWRITTEN;
-        *self.change(ROOT) = Node::new(Kind::Dir);
+        *self.change(ROOT) = Node::new(Kind::Dir, ROOT);
     }
 
     pub(super) fn node(&self, nid: u8) -> &Node {
@@ -107,11 +144,12 @@ impl Memory {
         self.heads.iter().any(|head| usize::from(head.segment) == segment)
     }
 
-    /// Finds the free segments again: the lowest is used first.
+    /// Finds the free segments: the lowest is used first.
     pub(super) fn list_free_segments(&mut self) {
+        let heads: Set = self.heads.iter().fold(0, |set, head| set | 1 << head.segment);
         self.free_count = 0;
         for segment in (0..SEGMENTS).rev() {
-            if self.sit[segment] == 0 && !self.is_head(segment) {
+            if self.sit[segment] == 0 && heads & (1 << segment) == 0 {
                 self.free[self.free_count] = segment as u8;
                 self.free_count += 1;
             }
@@ -130,14 +168,82 @@ impl Memory {
         self.free_count += 1;
     }
 
-    /// A new node number.
-    pub(super) fn allocate_node(&mut self, kind: Kind) -> Option<u8> {
-        let nid = (usize::from(ROOT)..NODES).find(|nid| self.nat[*nid] == NONE)?;
-        self.nat[nid] = UNWRITTEN;
-        self.nat_dirty |= 1 << (nid / FOUR);
+    /// Whether a block of the main area is valid.
+    pub(super) fn is_valid(&self, address: u8) -> bool {
+        self.sit[usize::from(address) / FOUR] & (1 << (usize::from(address) % FOUR)) != 0
+    }
+
+    /// A block of the main area is valid.
+    pub(super) fn validate(&mut self, address: u8) {
+        if usize::from(address) < MAIN {
+            let segment = usize::from(address) / FOUR;
+            self.sit[segment] |= 1 << (usize::from(address) % FOUR);
+            self.sit_dirty |= 1 << segment;
+        }
+    }
+
+    /// A new node, of an inode or (none) of itself.
+    pub(super) fn allocate_node(&mut self, kind: Kind, ino: Option<u8>) -> Option<u8> {
+        let nid = (ROOT..NODES as u8).find(|nid| self.nat[usize::from(*nid)] == NONE)?;
+        self.nat[usize::from(nid)] = UNWRITTEN;
+        self.nat_dirty |= 1 << nid;
         self.young |= 1 << nid;
-        *self.change(nid as u8) = Node::new(kind);
-        Some(nid as u8)
+        *self.change(nid) = Node::new(kind, ino.unwrap_or(nid));
+        Some(nid)
+    }
+
+    /// The entry that names a block of a file or a directory: its node, and which one it is. None if
+    /// there is no such node.
+    pub(super) fn slot(&self, inode: u8, place: usize) -> Option<(u8, usize)> {
+        let Some(indexed) = place.checked_sub(DIRECT) else { return Some((inode, place)) };
+        let (index, entry) = match indexed.checked_sub(FOUR) {
+            None => (self.node(inode).entries[INDEX], indexed),
+            Some(beyond) => match self.node(inode).entries[INDIRECT] {
+                NONE => return None,
+                indirect => (self.node(indirect).entries[beyond / FOUR], beyond % FOUR),
+            },
+        };
+        (index != NONE).then_some((index, entry))
+    }
+
+    /// As [`slot`](Memory::slot), with new nodes where there are none. None if there is no room.
+    pub(super) fn slot_made(&mut self, inode: u8, place: usize) -> Option<(u8, usize)> {
+        match place.checked_sub(DIRECT + FOUR) {
+            None if place < DIRECT => {}
+            None => {
+                self.child_made(inode, INDEX, Kind::Index)?;
+            }
+            Some(beyond) => {
+                let indirect = self.child_made(inode, INDIRECT, Kind::Indirect)?;
+                self.child_made(indirect, beyond / FOUR, Kind::Index)?;
+            }
+        }
+        self.slot(inode, place)
+    }
+
+    fn child_made(&mut self, nid: u8, entry: usize, kind: Kind) -> Option<u8> {
+        let Node { ino, entries, .. } = *self.node(nid);
+        if entries[entry] != NONE {
+            return Some(entries[entry]);
+        }
+        let child = self.allocate_node(kind, Some(ino))?;
+        self.change(nid).entries[entry] = child;
+        Some(child)
+    }
+
+    /// The inode and its index and indirect nodes.
+    pub(super) fn nodes_of(&self, inode: u8) -> Set {
+        let bits = |nids: &[u8]| {
+            nids.iter()
+                .filter(|nid| **nid != NONE)
+                .fold(0, |set, nid| set | 1 << (nid % NODES as u8))
+        };
+        let node = self.node(inode);
+        let mut set: Set = 1 << inode | bits(node.children());
+        if node.children().get(INDIRECT - DIRECT).is_some_and(|indirect| *indirect != NONE) {
+            set |= bits(self.node(node.entries[INDIRECT]).children());
+        }
+        set
     }
 }
 
@@ -156,7 +262,7 @@ impl Logfs {
         let address = head.address();
         let segment = usize::from(head.segment);
         memory.sit[segment] |= 1 << head.next;
-        memory.sit_dirty |= 1 << (segment / FOUR);
+        memory.sit_dirty |= 1 << segment;
         memory.ssa_dirty |= 1 << segment;
         memory.owner[usize::from(address)] = owner;
         memory.heads[log as usize] = match usize::from(head.next) + 1 {
@@ -175,7 +281,7 @@ impl Logfs {
         }
         let (segment, place) = (usize::from(address) / FOUR, usize::from(address) % FOUR);
         memory.sit[segment] &= !(1 << place);
-        memory.sit_dirty |= 1 << (segment / FOUR);
+        memory.sit_dirty |= 1 << segment;
         if memory.sit[segment] == 0 && !memory.is_head(segment) {
             match self.has(Switch::ReuseEarly) {
                 true => memory.release(segment as u8, self.has(Switch::Fifo)),
@@ -187,12 +293,12 @@ impl Logfs {
     /// After a checkpoint nothing refers to what became empty before it.
     pub(super) fn release_held(&self, memory: &mut Memory) {
         let held = std::mem::take(&mut memory.held);
-        for segment in (0..SEGMENTS as u8).filter(|segment| held & (1 << segment) != 0) {
+        for segment in members(held) {
             memory.release(segment, self.has(Switch::Fifo));
         }
     }
 
-    /// Writes a node to the end of its log.
+    /// Writes a node to the end of its log, with or without the mark of an fsync.
     pub(super) fn write_node(
         &self,
         memory: &mut Memory,
@@ -204,18 +310,27 @@ impl Logfs {
         let encode = |next| Written { nid, node, fsync, version, next }.encode();
         let address = self.append(memory, disk, Log::Nodes, (nid, ITSELF), encode);
         let old = std::mem::replace(&mut memory.nat[usize::from(nid)], address);
-        memory.nat_dirty |= 1 << (usize::from(nid) / FOUR);
+        memory.nat_dirty |= 1 << nid;
         memory.dirty &= !(1 << nid);
+        memory.unmarked |= 1 << nid;
         self.invalidate(memory, old);
+    }
+
+    /// Writes those index and indirect nodes of a file that differ from what is written.
+    pub(super) fn write_children(&self, memory: &mut Memory, disk: &mut Recorder, inode: u8) {
+        for nid in members(memory.nodes_of(inode) & memory.dirty & !(1 << inode)) {
+            self.write_node(memory, disk, nid, false);
+        }
     }
 
     /// Frees a node and its block.
     pub(super) fn free_node(&self, memory: &mut Memory, nid: u8) {
         let old = std::mem::replace(&mut memory.nat[usize::from(nid)], NONE);
-        memory.nat_dirty |= 1 << (usize::from(nid) / FOUR);
-        memory.nodes[usize::from(nid)] = Node::new(Kind::Free);
-        memory.dirty &= !(1 << nid);
-        memory.young &= !(1 << nid);
+        memory.nodes[usize::from(nid)] = Node::FREE;
+        memory.nat_dirty |= 1 << nid;
+        for set in [&mut memory.dirty, &mut memory.young, &mut memory.unmarked, &mut memory.open] {
+            *set &= !(1 << nid);
+        }
         self.invalidate(memory, old);
     }
 }

@@ -6,18 +6,20 @@
 //!
 //! | area | blocks | what |
 //! |---|---|---|
-//! | checkpoints | 2 × 3 | version, payload (which copies are valid, where the logs end), version again |
+//! | checkpoints | 2 × 4 | version; which copies are valid, where the logs end; journals; version again |
 //! | NAT | 2 × 4 | node → block, four per block, two copies |
 //! | SIT | 2 × 4 | segment → valid blocks, four per block, two copies |
-//! | SSA | 16 | block → node and place, one segment per block |
+//! | SSA | 16 | block → node and entry, one segment per block |
 //! | main | 16 × 4 | three logs: nodes, directory blocks, file data |
 //!
-//! A node is an inode (four blocks, and an index node for four more) or an index node. Nodes stay in
-//! memory until a checkpoint or an fsync; data and directory blocks are written at once. A checkpoint
-//! writes the dirty nodes, then changed NAT and SIT blocks to the copies that are not in use, and then
-//! the older of the two checkpoints; it counts if both of its versions agree. An fsync writes only the
-//! nodes of the file, with a mark: mounting rolls forward along the chain of nodes written since the
-//! checkpoint. When space is short, the segment with the fewest valid blocks is emptied.
+//! An inode has four entries: two blocks, an index node (four blocks more), an indirect node (four
+//! index nodes more). Nodes stay in memory until the file is closed, an fsync or a checkpoint; data and
+//! directory blocks are written at once. A checkpoint writes the dirty nodes and then the older of the
+//! two checkpoints, which counts if both of its versions agree. It has room for four changed entries of
+//! NAT and of SIT in its journals; if there are more, the changed blocks of the table are written
+//! first, to the copies that are not in use. An fsync writes only the nodes of the file, the inode
+//! last and with a mark: mounting rolls forward along the chain of nodes written since the checkpoint.
+//! When space is short, the segment with the fewest valid blocks is emptied.
 //!
 //! A segment that became empty since the last checkpoint is still needed if the power fails: it is
 //! used again only after the next one. [`Switch::ReuseEarly`] leaves that out, as the model of the
@@ -26,15 +28,18 @@
 mod check;
 mod checkpoint;
 mod collect;
+mod forward;
 mod layout;
+mod looked;
 mod memory;
 mod operation;
+mod repair;
 
 use fathom_block::{Geometry, Level, Recorder};
 use fathom_core::Errno;
 
 use crate::volume::{Design, Invariant, Menu, Path, Promise, Tree, Variant, Volume, device};
-use layout::{BLOCK_BYTES, BLOCKS};
+use layout::{BLOCK_BYTES, BLOCKS, Kind};
 pub use memory::Memory;
 
 /// A variant of the design.
@@ -44,15 +49,22 @@ pub enum Switch {
     ReuseEarly,
     /// Free segments are used in the order in which they became free, not the newest first.
     Fifo,
-    /// NAT and SIT have one copy each, written in place.
+    /// NAT and SIT have one copy each: what the journals have no room for is written in place.
     NoVersions,
     /// Directory blocks and file data share one log.
     OneLog,
+    /// An fsync writes nothing if all nodes of the file are written, even without its mark.
+    SkipWritten,
 }
 
 impl Variant for Switch {
-    const ALL: &'static [Switch] =
-        &[Switch::ReuseEarly, Switch::Fifo, Switch::NoVersions, Switch::OneLog];
+    const ALL: &'static [Switch] = &[
+        Switch::ReuseEarly,
+        Switch::Fifo,
+        Switch::NoVersions,
+        Switch::OneLog,
+        Switch::SkipWritten,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -60,6 +72,7 @@ impl Variant for Switch {
             Switch::Fifo => "fifo",
             Switch::NoVersions => "no-versions",
             Switch::OneLog => "one-log",
+            Switch::SkipWritten => "skip-written",
         }
     }
 }
@@ -75,7 +88,13 @@ pub struct Logfs {
 
 impl Default for Logfs {
     fn default() -> Logfs {
-        let menu = Menu { entries_max: 4, dirs_deep_max: 2, write_blocks: 4, overwrite: true };
+        let menu = Menu {
+            entries_max: 4,
+            dirs_deep_max: 2,
+            write_blocks: 4,
+            overwrite: true,
+            opens: true,
+        };
         Logfs { switches: Vec::new(), menu }
     }
 }
@@ -120,6 +139,7 @@ impl Design for Logfs {
 
     fn mkfs(&self, disk: &mut Recorder) {
         let mut memory = Memory::blank();
+        memory.list_free_segments();
         memory.make_root();
         self.checkpoint(&mut memory, disk);
         self.checkpoint(&mut memory, disk);
@@ -131,6 +151,10 @@ impl Design for Logfs {
 
     fn tree(&self, on: &Volume<Memory>) -> Result<Tree, Errno> {
         operation::read(&on.memory, &on.disk)
+    }
+
+    fn looked_at(&self, on: &Volume<Memory>) -> Option<u128> {
+        Some(on.memory.looked.blocks())
     }
 
     fn create(&self, on: &mut Volume<Memory>, path: Path) -> Result<(), Errno> {
@@ -154,9 +178,30 @@ impl Design for Logfs {
         self.write_file(&mut on.memory, &mut on.disk, path, place, contents)
     }
 
+    fn open(&self, on: &mut Volume<Memory>, path: Path) -> Result<usize, Errno> {
+        let inode = operation::find(&on.memory, &on.disk, path)?;
+        if on.memory.node(inode).kind != Kind::File {
+            return Err(Errno::EISDIR);
+        }
+        on.memory.open |= 1 << inode;
+        Ok(on.memory.node(inode).len.into())
+    }
+
+    fn close(&self, on: &mut Volume<Memory>, path: Path) -> Result<(), Errno> {
+        let Volume { disk, memory } = on;
+        self.make_room(memory, disk)?;
+        let inode = operation::find(memory, disk, path)?;
+        memory.open &= !(1 << inode);
+        self.write_children(memory, disk, inode);
+        if memory.dirty & (1 << inode) != 0 {
+            self.write_node(memory, disk, inode, false);
+        }
+        Ok(())
+    }
+
     fn truncate(&self, on: &mut Volume<Memory>, path: Path, blocks: u8) -> Result<(), Errno> {
         let nid = operation::find(&on.memory, &on.disk, path)?;
-        self.cut(&mut on.memory, nid, blocks);
+        self.cut(&mut on.memory, nid, blocks.into());
         Ok(())
     }
 

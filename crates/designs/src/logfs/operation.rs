@@ -5,22 +5,27 @@ use fathom_core::Errno;
 
 use super::Logfs;
 use super::layout::{
-    Dentries, FOUR, Kind, NODES, NONE, ROOT, content_of, data_block, dentries_of, dentry_block,
-    main_block, read as read_block,
+    Block, DIRECT, Dentries, FOUR, INDEX, INDIRECT, Kind, NONE, PLACES, ROOT, content_of,
+    data_block, dentries_of, dentry_block, main_block,
 };
 use super::memory::{Log, Memory};
-use crate::volume::{Path, Tree};
+use crate::volume::{FILE_BLOCKS_MAX, Path, Tree};
 
-/// The entries in one block of a directory.
+/// The block of a file or a directory at a place.
+pub(super) fn address(memory: &Memory, inode: u8, place: usize) -> u8 {
+    memory.slot(inode, place).map_or(NONE, |(nid, entry)| memory.node(nid).entries[entry])
+}
+
+/// The names in one block of a directory.
 pub(super) fn entries(
     memory: &Memory,
     disk: &Recorder,
     directory: u8,
     place: usize,
 ) -> Result<Dentries, Errno> {
-    match memory.node(directory).blocks[place] {
-        NONE => Ok([(0, 0); FOUR]),
-        address => dentries_of(&read_block(disk, main_block(address))).ok_or(Errno::EUCLEAN),
+    match address(memory, directory, place) {
+        NONE => Err(Errno::EUCLEAN),
+        address => dentries_of(&memory.read(disk, main_block(address))).ok_or(Errno::EUCLEAN),
     }
 }
 
@@ -34,7 +39,7 @@ fn lookup(
     if memory.node(directory).kind != Kind::Dir {
         return Err(Errno::ENOTDIR);
     }
-    for place in 0..FOUR {
+    for place in 0..memory.node(directory).len.into() {
         let entries = entries(memory, disk, directory, place)?;
         if let Some(entry) = entries.iter().position(|(known, _)| *known == name) {
             return Ok((place, entry, entries[entry].1));
@@ -48,13 +53,27 @@ pub(super) fn find(memory: &Memory, disk: &Recorder, path: Path) -> Result<u8, E
     path.names().iter().try_fold(ROOT, |nid, name| Ok(lookup(memory, disk, nid, *name)?.2))
 }
 
-/// The block of a file at a place: the node that names it, and where.
-fn slot(memory: &Memory, nid: u8, place: usize) -> (u8, usize) {
-    if place < FOUR { (nid, place) } else { (memory.node(nid).child, place - FOUR) }
-}
-
 impl Logfs {
-    fn set_entry(
+    /// Writes a block of a file or a directory to the end of its log.
+    pub(super) fn write_block(
+        &self,
+        memory: &mut Memory,
+        disk: &mut Recorder,
+        log: Log,
+        (inode, place): (u8, usize),
+        content: Block,
+    ) -> Result<(), Errno> {
+        let (nid, entry) = memory.slot_made(inode, place).ok_or(Errno::ENOSPC)?;
+        let new = self.append(memory, disk, log, (nid, entry as u8), |_| content);
+        let old = std::mem::replace(&mut memory.change(nid).entries[entry], new);
+        self.invalidate(memory, old);
+        if usize::from(memory.node(inode).len) <= place {
+            memory.change(inode).len = place as u8 + 1;
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_entry(
         &self,
         memory: &mut Memory,
         disk: &mut Recorder,
@@ -62,13 +81,14 @@ impl Logfs {
         (place, entry): (usize, usize),
         value: (u8, u8),
     ) -> Result<(), Errno> {
-        let mut entries = entries(memory, disk, directory, place)?;
+        let is_new = place == usize::from(memory.node(directory).len);
+        let mut entries = match is_new {
+            true => [(0, 0); FOUR],
+            false => entries(memory, disk, directory, place)?,
+        };
         entries[entry] = value;
-        let owner = (directory, place as u8);
-        let new = self.append(memory, disk, Log::Dentries, owner, |_| dentry_block(&entries));
-        let old = std::mem::replace(&mut memory.change(directory).blocks[place], new);
-        self.invalidate(memory, old);
-        Ok(())
+        let content = dentry_block(&entries);
+        self.write_block(memory, disk, Log::Dentries, (directory, place), content)
     }
 
     pub(super) fn link(
@@ -80,11 +100,14 @@ impl Logfs {
     ) -> Result<(), Errno> {
         let (directory, name) = path.split().ok_or(Errno::EEXIST)?;
         let directory = find(memory, disk, directory)?;
-        let (place, entry, _) =
-            lookup(memory, disk, directory, 0).map_err(|error| match error {
-                Errno::ENOENT => Errno::ENOSPC,
-                other => other,
-            })?;
+        let (place, entry) = match lookup(memory, disk, directory, 0) {
+            Ok((place, entry, _)) => (place, entry),
+            Err(Errno::ENOENT) if usize::from(memory.node(directory).len) < PLACES => {
+                (memory.node(directory).len.into(), 0)
+            }
+            Err(Errno::ENOENT) => return Err(Errno::ENOSPC),
+            Err(error) => return Err(error),
+        };
         self.set_entry(memory, disk, directory, (place, entry), (name, nid))
     }
 
@@ -108,7 +131,10 @@ impl Logfs {
         is_dir: bool,
     ) -> Result<(), Errno> {
         let kind = if is_dir { Kind::Dir } else { Kind::File };
-        let nid = memory.allocate_node(kind).ok_or(Errno::ENOSPC)?;
+        let nid = memory.allocate_node(kind, None).ok_or(Errno::ENOSPC)?;
+        if !is_dir && self.menu.opens {
+            memory.open |= 1 << nid;
+        }
         self.link(memory, disk, path, nid)
     }
 
@@ -121,51 +147,39 @@ impl Logfs {
         contents: &[u8],
     ) -> Result<(), Errno> {
         let nid = find(memory, disk, path)?;
-        let end = usize::from(place) + contents.len();
-        if end > FOUR && memory.node(nid).child == 0 {
-            memory.change(nid).child = memory.allocate_node(Kind::Index).ok_or(Errno::ENOSPC)?;
-        }
         for (place, content) in (usize::from(place)..).zip(contents) {
-            let (node, slot) = slot(memory, nid, place);
-            let owner = (node, slot as u8);
-            let new = self.append(memory, disk, Log::Data, owner, |_| data_block(*content));
-            let old = std::mem::replace(&mut memory.change(node).blocks[slot], new);
-            self.invalidate(memory, old);
+            self.write_block(memory, disk, Log::Data, (nid, place), data_block(*content))?;
         }
-        let node = memory.change(nid);
-        node.len = node.len.max(end as u8);
         Ok(())
     }
 
-    /// Frees all blocks of a node, and its index node.
-    pub(super) fn empty(&self, memory: &mut Memory, nid: u8) {
-        let child = std::mem::take(&mut memory.change(nid).child);
-        memory.change(nid).len = 0;
-        for nid in [nid, child] {
-            if nid != 0 {
-                let blocks = std::mem::replace(&mut memory.change(nid).blocks, [NONE; FOUR]);
-                blocks.into_iter().for_each(|block| self.invalidate(memory, block));
+    /// Frees the blocks of a file or a directory from a place on, and the nodes that are left without
+    /// any.
+    pub(super) fn cut(&self, memory: &mut Memory, inode: u8, blocks: usize) {
+        for place in blocks..memory.node(inode).len.into() {
+            if let Some((nid, entry)) = memory.slot(inode, place) {
+                let old = std::mem::replace(&mut memory.change(nid).entries[entry], NONE);
+                self.invalidate(memory, old);
             }
         }
-        if child != 0 {
-            self.free_node(memory, child);
+        if blocks <= DIRECT {
+            self.free_child(memory, inode, INDEX);
         }
+        let indirect = memory.node(inode).entries[INDIRECT];
+        if indirect != NONE {
+            let indexed = blocks.saturating_sub(DIRECT + FOUR).div_ceil(FOUR);
+            (indexed..FOUR).for_each(|entry| self.free_child(memory, indirect, entry));
+        }
+        if blocks <= DIRECT + FOUR {
+            self.free_child(memory, inode, INDIRECT);
+        }
+        let node = memory.change(inode);
+        node.len = node.len.min(blocks as u8);
     }
 
-    /// Frees the blocks of a file from a place on, and its index node if that has none left.
-    pub(super) fn cut(&self, memory: &mut Memory, nid: u8, blocks: u8) {
-        if blocks == 0 {
-            return self.empty(memory, nid);
-        }
-        for place in usize::from(blocks)..usize::from(memory.node(nid).len) {
-            let (node, slot) = slot(memory, nid, place);
-            let old = std::mem::replace(&mut memory.change(node).blocks[slot], NONE);
-            self.invalidate(memory, old);
-        }
-        let node = memory.change(nid);
-        node.len = node.len.min(blocks);
-        if usize::from(blocks) <= FOUR && node.child != 0 {
-            let child = std::mem::take(&mut node.child);
+    fn free_child(&self, memory: &mut Memory, nid: u8, entry: usize) {
+        if memory.node(nid).entries[entry] != NONE {
+            let child = std::mem::replace(&mut memory.change(nid).entries[entry], NONE);
             self.free_node(memory, child);
         }
     }
@@ -178,7 +192,7 @@ impl Logfs {
     ) -> Result<(), Errno> {
         let nid = find(memory, disk, path)?;
         self.unlink(memory, disk, path)?;
-        self.empty(memory, nid);
+        self.cut(memory, nid, 0);
         self.free_node(memory, nid);
         Ok(())
     }
@@ -198,7 +212,7 @@ fn read_directory(
     path: Path,
     tree: &mut Tree,
 ) -> Result<(), Errno> {
-    for place in 0..FOUR {
+    for place in 0..memory.node(directory).len.into() {
         for (name, nid) in entries(memory, disk, directory, place)? {
             if name == 0 {
                 continue;
@@ -207,12 +221,14 @@ fn read_directory(
             let node = *memory.nodes.get(usize::from(nid)).ok_or(Errno::EUCLEAN)?;
             let added = match node.kind {
                 Kind::File => {
-                    let mut contents = [0; 2 * FOUR];
+                    let mut contents = [0; FILE_BLOCKS_MAX];
                     let len = usize::from(node.len).min(contents.len());
                     for (place, content) in contents[..len].iter_mut().enumerate() {
-                        let (nid, slot) = slot(memory, nid, place);
-                        let address = memory.nodes[usize::from(nid) % NODES].blocks[slot];
-                        *content = content_of(&read_block(disk, main_block(address)));
+                        let address = address(memory, nid, place);
+                        if address == NONE {
+                            return Err(Errno::EUCLEAN);
+                        }
+                        *content = content_of(&memory.read(disk, main_block(address)));
                     }
                     tree.add(path, Some(&contents[..len]))
                 }
@@ -220,7 +236,7 @@ fn read_directory(
                     tree.add(path, None)
                         && read_directory(memory, disk, nid, path, tree).map(|()| true)?
                 }
-                Kind::Free | Kind::Index => return Err(Errno::EUCLEAN),
+                Kind::Free | Kind::Index | Kind::Indirect => return Err(Errno::EUCLEAN),
             };
             if !added {
                 return Err(Errno::ELOOP);

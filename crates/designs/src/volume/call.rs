@@ -14,6 +14,10 @@ pub enum Call {
     Create(Path),
     /// Makes a directory.
     Mkdir(Path),
+    /// Opens a file.
+    Open(Path),
+    /// Closes an open file.
+    Close(Path),
     /// Writes blocks of a file; what they hold follows from the state.
     Write {
         /// Which file.
@@ -50,6 +54,8 @@ impl Call {
         match self {
             Call::Create(_) => b'c',
             Call::Mkdir(_) => b'd',
+            Call::Open(_) => b'o',
+            Call::Close(_) => b'l',
             Call::Write { .. } => b'w',
             Call::Truncate(_) => b't',
             Call::Remove(_) => b'r',
@@ -62,9 +68,12 @@ impl Call {
     }
 
     /// Whether it can be done to a tree at all, with whatever names.
-    pub(super) fn makes_sense(&self, tree: &Tree) -> bool {
+    pub(super) fn makes_sense(&self, menu: &Menu, tree: &Tree) -> bool {
         let is_dir = |path: Path| path == Path::ROOT || tree.get(path).is_some_and(Entry::is_dir);
-        let is_file = |path: Path| tree.get(path).is_some_and(|entry| !entry.is_dir());
+        let is_file = |path: Path, open: bool| {
+            let fits = |entry: &Entry| !entry.is_dir() && (!menu.opens || entry.open == open);
+            tree.get(path).is_some_and(fits)
+        };
         let is_new = |path: Path| {
             tree.get(path).is_none() && path.split().is_some_and(|(above, _)| is_dir(above))
         };
@@ -73,16 +82,20 @@ impl Call {
             Call::Write { path, place, blocks } => {
                 let len = tree.get(path).and_then(|entry| entry.len);
                 let end = usize::from(place) + usize::from(blocks);
-                len.is_some_and(|len| place <= len) && end <= FILE_BLOCKS_MAX
+                len.is_some_and(|len| place <= len) && end <= FILE_BLOCKS_MAX && is_file(path, true)
             }
-            Call::Truncate(path) | Call::Remove(path) | Call::Fsync(path) => is_file(path),
+            Call::Truncate(path) | Call::Fsync(path) => is_file(path, true),
+            Call::Remove(path) => is_file(path, false),
+            Call::Open(path) => menu.opens && is_file(path, false),
+            Call::Close(path) => menu.opens && is_file(path, true),
             Call::Rmdir(path) => {
                 tree.get(path).is_some_and(Entry::is_dir) && tree.children(path).next().is_none()
             }
             Call::Move { from, to } => {
                 let mut moved = tree.entries().iter().map(|entry| entry.path.moved(&from, &to));
                 let fits = moved.all(|path| path.is_some());
-                tree.get(from).is_some() && is_new(to) && !to.is_below(&from) && fits
+                let movable = is_dir(from) || is_file(from, false);
+                movable && from != Path::ROOT && is_new(to) && !to.is_below(&from) && fits
             }
             Call::Sync | Call::Remount => true,
         }
@@ -104,6 +117,8 @@ impl Call {
         match *self {
             Call::Create(path) => drop(tree.add(path, Some(&[]))),
             Call::Mkdir(path) => drop(tree.add(path, None)),
+            Call::Open(path) => tree.set_open(path, true),
+            Call::Close(path) => tree.set_open(path, false),
             Call::Write { path, place, blocks } => {
                 let Some(entry) = tree.get(path) else { return };
                 let mut contents = entry.blocks;
@@ -116,7 +131,8 @@ impl Call {
             Call::Truncate(path) => tree.set(path, &[]),
             Call::Remove(path) | Call::Rmdir(path) => tree.remove(path),
             Call::Move { from, to } => tree.rename(from, to),
-            Call::Fsync(_) | Call::Sync | Call::Remount => {}
+            Call::Remount => tree.close_all(),
+            Call::Fsync(_) | Call::Sync => {}
         }
     }
 }
@@ -126,6 +142,8 @@ impl fmt::Display for Call {
         match self {
             Call::Create(path) => write!(f, "create({path})"),
             Call::Mkdir(path) => write!(f, "mkdir({path})"),
+            Call::Open(path) => write!(f, "open({path})"),
+            Call::Close(path) => write!(f, "close({path})"),
             Call::Write { path, place, blocks } => {
                 write!(f, "write({path}, blocks {place} to {})", place + blocks - 1)
             }
@@ -151,6 +169,18 @@ pub struct Menu {
     pub write_blocks: u8,
     /// Whether files can be overwritten (otherwise only extended).
     pub overwrite: bool,
+    /// Whether files are opened and closed, as in the study (its table 5.2): an open file can be
+    /// written, cut and made durable, a closed one moved and removed; a new one is open. Otherwise
+    /// everything can be done to every file.
+    pub opens: bool,
+}
+
+impl Default for Menu {
+    /// Three files and directories, one level deep, written block by block.
+    fn default() -> Menu {
+        let (entries_max, dirs_deep_max, write_blocks) = (3, 1, 1);
+        Menu { entries_max, dirs_deep_max, write_blocks, overwrite: true, opens: false }
+    }
 }
 
 /// Everything that can be done to a tree, in a fixed order.
@@ -171,7 +201,16 @@ pub(super) fn calls(menu: &Menu, tree: &Tree, calls: &mut Vec<Call>) {
     for entry in tree.entries() {
         let path = entry.path;
         match entry.len {
-            Some(len) => file_calls(menu, path, len, calls),
+            Some(len) if menu.opens && entry.open => {
+                contents_calls(menu, path, len, calls);
+                calls.push(Call::Close(path));
+                continue;
+            }
+            Some(_) if menu.opens => calls.extend([Call::Remove(path), Call::Open(path)]),
+            Some(len) => {
+                contents_calls(menu, path, len, calls);
+                calls.push(Call::Remove(path));
+            }
             None if tree.children(path).next().is_none() => calls.push(Call::Rmdir(path)),
             None => {}
         }
@@ -180,7 +219,7 @@ pub(super) fn calls(menu: &Menu, tree: &Tree, calls: &mut Vec<Call>) {
     calls.extend([Call::Sync, Call::Remount]);
 }
 
-fn file_calls(menu: &Menu, path: Path, len: u8, calls: &mut Vec<Call>) {
+fn contents_calls(menu: &Menu, path: Path, len: u8, calls: &mut Vec<Call>) {
     let blocks = menu.write_blocks;
     if menu.overwrite && len > 0 {
         calls.push(Call::Write { path, place: 0, blocks: blocks.min(len) });
@@ -191,7 +230,7 @@ fn file_calls(menu: &Menu, path: Path, len: u8, calls: &mut Vec<Call>) {
     if len > 0 {
         calls.push(Call::Truncate(path));
     }
-    calls.extend([Call::Remove(path), Call::Fsync(path)]);
+    calls.push(Call::Fsync(path));
 }
 
 /// To a new name in the same directory, and to every other directory.

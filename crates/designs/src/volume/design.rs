@@ -111,6 +111,14 @@ pub trait Design: Sync + Sized + 'static {
     /// If something cannot be read.
     fn tree(&self, on: &Volume<Self::Memory>) -> Result<Tree, Errno>;
 
+    /// Which blocks of the device mounting, the invariants and [`tree`](Design::tree) have looked at
+    /// so far: a set of numbers below 128, or none if the design does not keep count. If a power
+    /// failure leaves a device that differs only in other blocks, everything is as it was found the
+    /// last time, and nobody looks again.
+    fn looked_at(&self, _: &Volume<Self::Memory>) -> Option<u128> {
+        None
+    }
+
     /// Makes an empty file.
     ///
     /// # Errors
@@ -123,20 +131,29 @@ pub trait Design: Sync + Sized + 'static {
     /// `ENOSPC` if there is no room.
     fn mkdir(&self, on: &mut Volume<Self::Memory>, path: Path) -> Result<(), Errno>;
 
-    /// Looks a file up: how many blocks it has.
+    /// Opens a file: how many blocks it has. A workload opens and closes files if the
+    /// [menu](Design::menu) says so; a new file is open.
     ///
     /// # Errors
     /// `ENOENT` if it is not there, `EISDIR` if it is a directory.
-    fn open(&self, on: &Volume<Self::Memory>, path: Path) -> Result<usize, Errno> {
+    fn open(&self, on: &mut Volume<Self::Memory>, path: Path) -> Result<usize, Errno> {
         let tree = self.tree(on)?;
         let len = tree.get(path).ok_or(Errno::ENOENT)?.len;
         len.map(usize::from).ok_or(Errno::EISDIR)
     }
 
+    /// Closes an open file; unmounting closes all of them.
+    ///
+    /// # Errors
+    /// `ENOSPC` if there is no room for what it writes.
+    fn close(&self, _: &mut Volume<Self::Memory>, _: Path) -> Result<(), Errno> {
+        Ok(())
+    }
+
     /// Reads blocks of a file, as many as there are.
     ///
     /// # Errors
-    /// As [`open`](Design::open), or if the blocks cannot be read.
+    /// `ENOENT` or `EISDIR` as [`open`](Design::open), or if the blocks cannot be read.
     fn read(
         &self,
         on: &Volume<Self::Memory>,
@@ -144,9 +161,11 @@ pub trait Design: Sync + Sized + 'static {
         place: u8,
         blocks: u8,
     ) -> Result<Vec<u8>, Errno> {
-        let len = self.open(on, path)?;
+        let tree = self.tree(on)?;
+        let entry = tree.get(path).ok_or(Errno::ENOENT)?;
+        let len = entry.len.map(usize::from).ok_or(Errno::EISDIR)?;
         let (from, to) = (usize::from(place).min(len), usize::from(place + blocks).min(len));
-        Ok(self.tree(on)?.get(path).ok_or(Errno::ENOENT)?.blocks[from..to].to_vec())
+        Ok(entry.blocks[from..to].to_vec())
     }
 
     /// Writes consecutive blocks of a file, the first at `place`, which is at most its length.

@@ -1,8 +1,9 @@
 //! The identity of a state: its tree up to names and contents, and its last operations.
 //!
 //! The AHU encoding of unordered trees (Aho, Hopcroft and Ullman, 1974), extended as the study of
-//! MC³ does: directories and files are told apart, files have their length. The code of a directory
-//! is made of the sorted codes of its entries, so it depends neither on names nor on their order.
+//! MC³ does: directories and files are told apart, files have their length and may be open. The code of a
+//! directory is made of the sorted codes of its entries, so it depends neither on names nor on their
+//! order.
 //! Codes are 64-bit hashes instead of strings: a node costs one multiplication, not a concatenation.
 
 use super::shadow::{Path, Tree};
@@ -24,7 +25,7 @@ fn directory(tree: &Tree, path: Path) -> u64 {
     let mut sum = 0x9e37_79b9_7f4a_7c15_u64;
     for entry in tree.children(path) {
         let code = match entry.len {
-            Some(len) => mix(u64::from(len) + 1),
+            Some(len) => mix(2 * u64::from(len) + 1 + u64::from(entry.open)),
             None => directory(tree, entry.path),
         };
         sum = sum.wrapping_add(code);

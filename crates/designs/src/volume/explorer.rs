@@ -1,10 +1,11 @@
 //! Every sequence of operations on a design, with the power cut at every write.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use fathom_block::{Bounds, CrashPoint, Geometry, GeometryError, Image, Level, Recorder, Window};
+use fathom_block::{
+    Bounds, CrashPoint, Geometry, GeometryError, Image, Level, Recorder, Window, WriteLog,
+};
 use fathom_core::{Digest, Errno};
 use fathom_engine::search::{Property, System};
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::call::{Call, calls};
 use super::design::{Design, Volume};
 use super::encode;
+use super::legal::Legal;
 use super::shadow::Tree;
 
 /// Domain of the digest that identifies a state.
@@ -70,6 +72,10 @@ pub struct Explorer<D> {
     level: Level,
     blank: Image,
     recoveries: AtomicU64,
+    /// Whether any power failure was survived badly.
+    flawed: AtomicBool,
+    /// Whether volumes that cannot be told apart by recovery are nevertheless all recovered.
+    thorough: bool,
 }
 
 /// A mounted volume, and what it should be.
@@ -82,7 +88,7 @@ pub struct State<M> {
     /// What is visible.
     tree: Tree,
     /// What may be there after a power failure: from what is durable to what is visible.
-    legal: Arc<Vec<Tree>>,
+    legal: Legal,
     /// What the next written block holds, and which id the next file has.
     fresh: u8,
     /// The letters of the last operations, newest lowest.
@@ -109,6 +115,35 @@ pub(super) struct Violation {
     pub(super) faults: u16,
     pub(super) point: CrashPoint,
     pub(super) what: String,
+}
+
+/// The last power failure that was survived, and what was looked at then.
+struct Seen<'a> {
+    log: &'a WriteLog,
+    position: usize,
+    looked_at: Option<u128>,
+    block_bytes: usize,
+}
+
+impl<'a> Seen<'a> {
+    fn nothing(log: &'a WriteLog) -> Seen<'a> {
+        Seen { log, position: 0, looked_at: None, block_bytes: 1 }
+    }
+
+    fn now(&mut self, position: usize, looked_at: Option<u128>, block_bytes: usize) {
+        (self.position, self.looked_at, self.block_bytes) = (position, looked_at, block_bytes);
+    }
+
+    /// Whether everything that was looked at is the same at a later position.
+    fn is_same_at(&self, position: usize) -> bool {
+        let Some(looked_at) = self.looked_at else { return false };
+        let mut since =
+            (self.position..position).filter_map(|index| self.log.event(index).region());
+        since.all(|region| {
+            let blocks = region.start / self.block_bytes..region.end.div_ceil(self.block_bytes);
+            blocks.into_iter().all(|block| block < 128 && looked_at >> block & 1 == 0)
+        })
+    }
 }
 
 impl<M> State<M> {
@@ -153,8 +188,10 @@ impl<D: Design> Explorer<D> {
         design.mkfs(&mut disk);
         let (blank, _) = disk.into_parts();
         let level = design.promise().level;
+        let (recoveries, flawed) = (AtomicU64::new(0), AtomicBool::new(false));
+        let thorough = false;
         let explorer =
-            Explorer { design, limits, geometry, level, blank, recoveries: AtomicU64::new(0) };
+            Explorer { design, limits, geometry, level, blank, recoveries, flawed, thorough };
         let mut disk = explorer.device_with(&explorer.blank);
         let memory =
             explorer.design.mount(&mut disk).map_err(|error| ExplorerError::Mount(name, error))?;
@@ -167,6 +204,13 @@ impl<D: Design> Explorer<D> {
             Ok(tree) if tree == Tree::default() => Ok(explorer),
             other => Err(ExplorerError::Blank(name, "an empty tree", format!("{other:?}"))),
         }
+    }
+
+    /// Recovers what every power failure leaves, even if it differs from the last one only where
+    /// nobody looks ([`Design::looked_at`]): slower, with the same result.
+    #[must_use]
+    pub fn thorough(self) -> Explorer<D> {
+        Explorer { thorough: true, ..self }
     }
 
     /// The design.
@@ -199,6 +243,8 @@ impl<D: Design> Explorer<D> {
         let answer = match *call {
             Call::Create(path) => design.create(on, path),
             Call::Mkdir(path) => design.mkdir(on, path),
+            Call::Open(path) => design.open(on, path).map(|_| ()),
+            Call::Close(path) => design.close(on, path),
             Call::Write { path, place, blocks } => {
                 let contents: [u8; 8] = std::array::from_fn(|i| state.fresh.wrapping_add(i as u8));
                 design.write(on, path, place, &contents[..usize::from(blocks)])
@@ -231,6 +277,8 @@ impl<D: Design> Explorer<D> {
         match *call {
             Call::Create(path) | Call::Mkdir(path) => {
                 next.tree.identify(path, next.fresh);
+                let opened = matches!(call, Call::Create(_)) && self.design.menu().opens;
+                next.tree.set_open(path, opened);
                 next.fresh += 1;
             }
             Call::Write { blocks, .. } => next.fresh += blocks,
@@ -248,10 +296,10 @@ impl<D: Design> Explorer<D> {
         match *call {
             Call::Sync | Call::Remount => {
                 next.version += 1;
-                next.legal = Arc::new(vec![next.tree]);
+                next.legal = Legal::only(next.tree);
             }
             Call::Fsync(path) => self.follow_fsync(next, path),
-            _ => Arc::make_mut(&mut next.legal).push(next.tree),
+            _ => next.legal = next.legal.and(next.tree),
         }
     }
 
@@ -259,14 +307,13 @@ impl<D: Design> Explorer<D> {
     /// itself was not durable before.
     fn follow_fsync(&self, next: &mut State<D::Memory>, path: super::Path) {
         let Some(file) = next.tree.get(path).copied() else { return };
-        let known = next.legal[0].entries().iter().any(|entry| entry.id == file.id);
-        if self.design.promise().fsync_is_sync || !known {
-            next.legal = Arc::new(vec![next.tree]);
-            return;
-        }
-        for tree in Arc::make_mut(&mut next.legal) {
-            tree.copy_contents(&file);
-        }
+        let known = next.legal.durable().entries().iter().any(|entry| entry.id == file.id);
+        next.legal = match self.design.promise().fsync_is_sync || !known {
+            true => Legal::only(next.tree),
+            false => next.legal.map(|tree| {
+                tree.copy_contents(&file);
+            }),
+        };
     }
 
     /// Looks at every power failure during and after an operation; stops at the first violation.
@@ -275,53 +322,66 @@ impl<D: Design> Explorer<D> {
         before: &State<D::Memory>,
         after: &State<D::Memory>,
     ) -> Option<Violation> {
+        self.judge_counting(before, after).0
+    }
+
+    /// As [`judge`](Explorer::judge), with how many power failures were looked at.
+    fn judge_counting(
+        &self,
+        before: &State<D::Memory>,
+        after: &State<D::Memory>,
+    ) -> (Option<Violation>, u64) {
         let (from, to) = (before.volume.disk.position(), after.volume.disk.position());
         let promised_more = after.legal.len() <= before.legal.len();
         if from == to && !promised_more {
-            return None;
+            return (None, 0);
         }
         let window = |from, to| {
             Window::new(&before.base, after.volume.disk.log(), self.geometry.atomic_bytes)
                 .between(from, to)
         };
-        let mut found = None;
-        let mut visit = |point: &CrashPoint, image: &Image, legal: [&[Tree]; 2]| {
-            self.recoveries.fetch_add(1, Ordering::Relaxed);
-            let (faults, what) = self.recovered(image, legal);
+        let (mut found, mut judged) = (None, 0);
+        let mut seen = Seen::nothing(after.volume.disk.log());
+        // At other levels the next volume is not the last one and a few writes.
+        let skips = !self.thorough && self.level == Level::Linear;
+        let mut visit = |point: &CrashPoint, image: &Image, legal: [&Legal; 2], skips: bool| {
+            judged += 1;
+            if skips && seen.is_same_at(point.position()) {
+                return ControlFlow::Continue(());
+            }
+            let (faults, what, looked_at) = self.recovered(image, legal);
             if faults == 0 {
+                seen.now(point.position(), looked_at, self.geometry.write_bytes);
                 return ControlFlow::Continue(());
             }
             found = Some(Violation { faults, point: point.clone(), what });
             ControlFlow::Break(())
         };
         let enumerator = self.level.enumerator(&Bounds::default());
-        let either = [&before.legal[..], &after.legal[..]];
-        let _ = enumerator.visit(&window(from, to), &mut |point, image| {
+        let inside = enumerator.visit(&window(from, to), &mut |point, image| {
             // The beginning was the end of the operation before, and the end is looked at below.
             let inside = point.position() > from && (point.position() < to || !promised_more);
-            if inside { visit(point, image, either) } else { ControlFlow::Continue(()) }
+            let either = [&before.legal, &after.legal];
+            if inside { visit(point, image, either, skips) } else { ControlFlow::Continue(()) }
         });
-        if promised_more && found.is_none() {
-            let mut visit = |point: &CrashPoint, image: &Image| {
-                self.recoveries.fetch_add(1, Ordering::Relaxed);
-                let (faults, what) = self.recovered(image, [&after.legal[..], &[]]);
-                if faults == 0 {
-                    return ControlFlow::Continue(());
-                }
-                found = Some(Violation { faults, point: point.clone(), what });
-                ControlFlow::Break(())
-            };
+        if promised_more && inside.is_continue() {
+            // Less is legal now than before.
+            let only = [&after.legal, &after.legal];
+            let mut visit = |point: &CrashPoint, image: &Image| visit(point, image, only, false);
             let _ = enumerator.visit(&window(to, to), &mut visit);
         }
-        found
+        (found, judged)
     }
 
     /// Mounts what a power failure left and looks at it.
-    fn recovered(&self, image: &Image, legal: [&[Tree]; 2]) -> (u16, String) {
+    /// What is wrong, in words too, and which blocks were looked at for that.
+    fn recovered(&self, image: &Image, legal: [&Legal; 2]) -> (u16, String, Option<u128>) {
         let mut disk = self.device_with(image);
         let memory = match self.design.mount(&mut disk) {
             Ok(memory) => memory,
-            Err(error) => return (1 << RECOVERS, format!("the volume does not mount: {error}")),
+            Err(error) => {
+                return (1 << RECOVERS, format!("the volume does not mount: {error}"), None);
+            }
         };
         let volume = Volume { disk, memory };
         let (mut faults, mut what) = (0, String::new());
@@ -332,18 +392,17 @@ impl<D: Design> Explorer<D> {
             }
         }
         match self.design.tree(&volume) {
-            Ok(tree) if legal.into_iter().flatten().any(|legal| *legal == tree) => {}
+            Ok(tree) if legal.iter().any(|legal| legal.iter().any(|legal| *legal == tree)) => {}
             Ok(tree) => {
                 faults |= 1 << KEEPS;
-                let durable = legal.into_iter().flatten().next().expect("something is legal");
-                what = format!("{} {what}", durable.difference(&tree));
+                what = format!("{} {what}", legal[0].durable().difference(&tree));
             }
             Err(error) => {
                 faults |= 1 << KEEPS;
                 what = format!("the volume cannot be read: {error}; {what}");
             }
         }
-        (faults, what)
+        (faults, what, self.design.looked_at(&volume))
     }
 
     /// Forgets events that a power failure can no longer undo.
@@ -356,20 +415,19 @@ impl<D: Design> Explorer<D> {
         if durable == 0 {
             return;
         }
-        let image = state.volume.disk.image().clone();
-        log.apply(0..durable, &mut state.base);
-        let rest: Vec<(usize, Vec<u8>)> = log
-            .events()
-            .skip(durable)
-            .filter_map(|event| match event {
-                fathom_block::Event::Write { at, data, .. } => Some((at, data.to_vec())),
-                _ => None,
-            })
-            .collect();
-        state.volume.disk.restart(image).expect("its own image");
-        for (at, data) in rest {
-            state.volume.disk.write(at, &data).expect("it was written before");
+        // A new device: the old one would keep the memory of its log.
+        let mut disk = self.device_with(state.volume.disk.image());
+        if durable == log.len() {
+            state.base = state.volume.disk.image().clone();
+        } else {
+            log.apply(0..durable, &mut state.base);
+            for event in log.events().skip(durable) {
+                if let fathom_block::Event::Write { at, data, .. } = event {
+                    disk.write(at, data).expect("it was written before");
+                }
+            }
         }
+        state.volume.disk = disk;
     }
 
     /// The volume after a power failure, if it is worth going on.
@@ -386,13 +444,14 @@ impl<D: Design> Explorer<D> {
         let memory = self.design.mount(&mut disk).ok()?;
         let volume = Volume { disk, memory };
         let tree = self.design.tree(&volume).ok()?;
-        let legal = before.legal.iter().chain(after.legal.iter());
-        let tree = *legal.into_iter().find(|legal| **legal == tree)?;
+        let legal = after.legal.iter().chain(before.legal.iter());
+        let mut tree = *legal.filter(|legal| **legal == tree).last()?;
+        tree.close_all();
         let mut next = State {
             base: volume.disk.image().clone(),
             volume,
             tree,
-            legal: Arc::new(vec![tree]),
+            legal: Legal::only(tree),
             crashes: before.crashes + 1,
             version: before.version + 1,
             recent: before.recent << 8 | u64::from(b'!'),
@@ -434,7 +493,7 @@ impl<D: Design> System for Explorer<D> {
         let base = disk.image().clone();
         disk.restart(base.clone()).expect("its own image");
         let tree = Tree::default();
-        let legal = Arc::new(vec![tree]);
+        let legal = Legal::only(tree);
         let (recent, version, crashes, faults) = (0, 0, 0, 0);
         let volume = Volume { disk, memory };
         vec![State { volume, base, tree, legal, fresh: 1, recent, version, crashes, faults }]
@@ -460,10 +519,36 @@ impl<D: Design> System for Explorer<D> {
             Action::Crash(call, point) => return self.crashed(state, call, point),
         };
         if self.limits.crashes > 0 && next.faults == 0 {
+            let (violation, judged) = self.judge_counting(state, &next);
+            self.recoveries.fetch_add(judged, Ordering::Relaxed);
+            if let Some(violation) = violation {
+                next.faults = violation.faults;
+                self.flawed.store(true, Ordering::Relaxed);
+            }
+        }
+        self.settle(&mut next);
+        Some(next)
+    }
+
+    /// As long as this explorer has seen every power failure survived, those of a known step were.
+    fn retrace(&self, state: &State<D::Memory>, action: &Action) -> Option<State<D::Memory>> {
+        let Action::Call(call) = action else { return self.next(state, action) };
+        let mut next = self.execute(state, call)?;
+        let survived = self.recoveries() > 0 && !self.flawed.load(Ordering::Relaxed);
+        if self.limits.crashes > 0 && next.faults == 0 && !survived {
             next.faults = self.judge(state, &next).map_or(0, |violation| violation.faults);
         }
         self.settle(&mut next);
         Some(next)
+    }
+
+    fn save(&self) -> Vec<u8> {
+        vec![self.flawed.load(Ordering::Relaxed).into()]
+    }
+
+    fn load(&self, saved: &[u8]) -> bool {
+        self.flawed.store(saved == [1], Ordering::Relaxed);
+        matches!(saved, [0 | 1])
     }
 
     fn key(&self, state: &State<D::Memory>) -> u128 {

@@ -14,6 +14,7 @@ mod design;
 mod encode;
 mod explore;
 mod explorer;
+mod legal;
 mod shadow;
 mod tell;
 

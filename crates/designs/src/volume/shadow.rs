@@ -111,6 +111,8 @@ pub struct Entry {
     pub path: Path,
     /// Which file it is, whatever its name. Not visible: it does not count in comparisons.
     pub(super) id: u8,
+    /// Whether it is an open file. Does not count in comparisons either.
+    pub(super) open: bool,
     /// Blocks of a file; none for a directory.
     pub len: Option<u8>,
     /// What each block holds; 0 beyond the end.
@@ -139,7 +141,8 @@ pub struct Tree {
     count: usize,
 }
 
-const BLANK: Entry = Entry { path: Path::ROOT, id: 0, len: None, blocks: [0; FILE_BLOCKS_MAX] };
+const BLANK: Entry =
+    Entry { path: Path::ROOT, id: 0, open: false, len: None, blocks: [0; FILE_BLOCKS_MAX] };
 
 impl PartialEq for Tree {
     fn eq(&self, other: &Tree) -> bool {
@@ -207,7 +210,8 @@ impl Tree {
             let Some(held) = blocks.get_mut(..contents.len()) else { return false };
             held.copy_from_slice(contents);
         }
-        *place = Entry { path, id: 0, len: contents.map(|contents| contents.len() as u8), blocks };
+        let len = contents.map(|contents| contents.len() as u8);
+        *place = Entry { path, len, blocks, ..BLANK };
         self.count += 1;
         self.sort();
         true
@@ -218,6 +222,18 @@ impl Tree {
         if let Some(entry) = self.get_mut(path) {
             entry.id = id;
         }
+    }
+
+    /// Opens or closes a file.
+    pub(super) fn set_open(&mut self, path: Path, open: bool) {
+        if let Some(entry) = self.get_mut(path) {
+            entry.open = open;
+        }
+    }
+
+    /// Closes all files: the volume is not mounted any more.
+    pub(super) fn close_all(&mut self) {
+        self.entries[..self.count].iter_mut().for_each(|entry| entry.open = false);
     }
 
     /// Gives a file the contents of an entry of another tree, wherever it is; false if it is not

@@ -24,7 +24,7 @@ impl<D: Design> Told for Explorer<D> {
 
     fn is_possible(&self, state: &State<D::Memory>, action: &Action) -> bool {
         let (Action::Call(call) | Action::Crash(call, _)) = action;
-        state.is_sound() && call.makes_sense(state.tree())
+        state.is_sound() && call.makes_sense(&self.design().menu(), state.tree())
     }
 
     fn simpler(&self, action: &Action) -> Vec<Action> {

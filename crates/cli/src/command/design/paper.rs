@@ -32,7 +32,7 @@ Differences from the study:
 * Its 16 blocks and 4 files have about 10^10 states and are searched with 97 % coverage by bitstate
   hashing; these tables use 3 data blocks and 2 files, and are complete. With `--files 4 --blocks 11
   --bitstate-mib 2048` the search is the one of the study.
-* Its log-structured model loses the root directory after a trace of 8; this one after 6, because
+* Its log-structured model loses the root directory after a trace of 8; this one after 7, because
   here a write fills a whole segment.
 ";
 

@@ -1,0 +1,79 @@
+//! What may be there after a power failure.
+
+use std::sync::Arc;
+
+use super::shadow::Tree;
+
+/// The trees from what is durable to what is visible. A state shares the older ones with the state
+/// before it: an operation adds one tree, whatever came before.
+#[derive(Clone, Debug)]
+pub(super) struct Legal {
+    newest: Arc<Link>,
+    trees: usize,
+}
+
+#[derive(Debug)]
+struct Link {
+    tree: Tree,
+    older: Option<Arc<Link>>,
+}
+
+impl Legal {
+    /// Everything is durable.
+    pub(super) fn only(tree: Tree) -> Legal {
+        Legal { newest: Arc::new(Link { tree, older: None }), trees: 1 }
+    }
+
+    /// One more tree.
+    pub(super) fn and(&self, tree: Tree) -> Legal {
+        let older = Some(Arc::clone(&self.newest));
+        Legal { newest: Arc::new(Link { tree, older }), trees: self.trees + 1 }
+    }
+
+    /// All of them changed.
+    pub(super) fn map(&self, mut change: impl FnMut(&mut Tree)) -> Legal {
+        let mut trees: Vec<Tree> = self.iter().copied().collect();
+        trees.iter_mut().for_each(&mut change);
+        let oldest = trees.pop().expect("there is always one");
+        trees.into_iter().rev().fold(Legal::only(oldest), |legal, tree| legal.and(tree))
+    }
+
+    /// How many.
+    pub(super) fn len(&self) -> usize {
+        self.trees
+    }
+
+    /// The newest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Tree> {
+        let links = std::iter::successors(Some(&*self.newest), |link| link.older.as_deref());
+        links.map(|link| &link.tree)
+    }
+
+    /// What is durable.
+    pub(super) fn durable(&self) -> &Tree {
+        self.iter().last().expect("there is always one")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::shadow::Path;
+    use super::*;
+
+    fn tree(name: u8) -> Tree {
+        let mut tree = Tree::default();
+        assert!(tree.add(Path::ROOT.join(name).expect("not deep"), None));
+        tree
+    }
+
+    #[test]
+    fn a_list_that_grew_leaves_the_older_one_as_it_was() {
+        let one = Legal::only(tree(b'a'));
+        let three = one.and(tree(b'b')).and(tree(b'c'));
+        assert_eq!((one.len(), three.len()), (1, 3));
+        assert!(three.iter().eq(&[tree(b'c'), tree(b'b'), tree(b'a')]));
+        let emptied = three.map(|tree| *tree = Tree::default());
+        assert!(emptied.iter().eq(&[Tree::default(); 3]));
+        assert_eq!((three.durable(), one.durable()), (&tree(b'a'), &tree(b'a')));
+    }
+}
