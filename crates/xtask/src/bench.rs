@@ -16,7 +16,7 @@ pub(crate) enum Name {
     Model,
     /// Block images: snapshot + write + digest, against copying and hashing a vector
     Block,
-    /// The search on designs: philosophers against SPIN (if it is installed), the log-structured design
+    /// The search on designs: philosophers and link against SPIN, the log-structured design
     Designs,
     /// RESTORE of the FUSE server by ioctl, against unmounting and mounting a small ext4 (root)
     Snapshot,
@@ -37,6 +37,12 @@ const COVER: &[Package] = &[
     ("bpftrace", "bpftrace", "its column is empty"),
 ];
 
+/// What is compared with in `bench designs`.
+const DESIGNS: &[Package] = &[
+    ("spin", "spin", "nothing is compared with SPIN"),
+    ("gcc", "gcc", "nothing is compared with SPIN"),
+];
+
 /// Builds and runs one bench.
 pub(crate) fn run(name: Name) -> Result<()> {
     let (package, bench) = match name {
@@ -49,8 +55,10 @@ pub(crate) fn run(name: Name) -> Result<()> {
         Name::Check => ("fathom", "check"),
         Name::Cover => ("fathom-trace", "cover"),
     };
-    if matches!(name, Name::Cover) {
-        setup::need(COVER)?;
+    match name {
+        Name::Cover => setup::need(COVER)?,
+        Name::Designs => setup::need(DESIGNS)?,
+        _ => {}
     }
     let mut cargo = shell::cargo();
     cargo.args(["bench", "--quiet", "--package", package, "--bench", bench]);
