@@ -157,7 +157,10 @@ impl Fsck<'_> {
                 self.memory.change(nid).entries[entry] = NONE;
             }
             let (memory, disk) = (&mut self.memory, &mut self.disk);
-            return self.design.write_block(memory, disk, log, (inode, place), content);
+            self.design.write_block(memory, disk, log, (inode, place), content)?;
+            // It may have new nodes.
+            self.nodes |= self.memory.nodes_of(inode);
+            return Ok(());
         }
         let names = names.filter(|_| is_dir).unwrap_or_default();
         for (entry, (name, nid)) in

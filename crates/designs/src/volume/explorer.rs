@@ -303,16 +303,13 @@ impl<D: Design> Explorer<D> {
         }
     }
 
-    /// The contents of the file are durable; so is everything, if that is promised or if the file
-    /// itself was not durable before.
+    /// The file is durable, with its contents: what has no such file cannot be left any more. So is
+    /// everything, if that is promised.
     fn follow_fsync(&self, next: &mut State<D::Memory>, path: super::Path) {
         let Some(file) = next.tree.get(path).copied() else { return };
-        let known = next.legal.durable().entries().iter().any(|entry| entry.id == file.id);
-        next.legal = match self.design.promise().fsync_is_sync || !known {
+        next.legal = match self.design.promise().fsync_is_sync {
             true => Legal::only(next.tree),
-            false => next.legal.map(|tree| {
-                tree.copy_contents(&file);
-            }),
+            false => next.legal.filter_map(|tree| tree.copy_contents(&file)),
         };
     }
 

@@ -30,11 +30,11 @@ impl Legal {
         Legal { newest: Arc::new(Link { tree, older }), trees: self.trees + 1 }
     }
 
-    /// All of them changed.
-    pub(super) fn map(&self, mut change: impl FnMut(&mut Tree)) -> Legal {
+    /// Those of them that can be changed, changed. The newest can.
+    pub(super) fn filter_map(&self, mut change: impl FnMut(&mut Tree) -> bool) -> Legal {
         let mut trees: Vec<Tree> = self.iter().copied().collect();
-        trees.iter_mut().for_each(&mut change);
-        let oldest = trees.pop().expect("there is always one");
+        trees.retain_mut(&mut change);
+        let oldest = trees.pop().expect("the newest can be changed");
         trees.into_iter().rev().fold(Legal::only(oldest), |legal, tree| legal.and(tree))
     }
 
@@ -72,8 +72,12 @@ mod tests {
         let three = one.and(tree(b'b')).and(tree(b'c'));
         assert_eq!((one.len(), three.len()), (1, 3));
         assert!(three.iter().eq(&[tree(b'c'), tree(b'b'), tree(b'a')]));
-        let emptied = three.map(|tree| *tree = Tree::default());
-        assert!(emptied.iter().eq(&[Tree::default(); 3]));
+        let emptied = three.filter_map(|tree| {
+            let is_new = *tree != one.newest.tree;
+            *tree = Tree::default();
+            is_new
+        });
+        assert!(emptied.iter().eq(&[Tree::default(); 2]));
         assert_eq!((three.durable(), one.durable()), (&tree(b'a'), &tree(b'a')));
     }
 }
