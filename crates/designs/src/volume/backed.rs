@@ -149,10 +149,13 @@ impl<D: Design> Mount<D> {
             Some(_) if flags.contains(OpenFlags::O_CREAT | OpenFlags::O_EXCL) => {
                 return Err(Errno::EEXIST);
             }
-            Some(_) if flags.contains(OpenFlags::O_TRUNC) => {
-                self.design.truncate(&mut self.volume, at, 0)?;
+            Some(_) => {
+                self.design.open(&mut self.volume, at)?;
+                if flags.contains(OpenFlags::O_TRUNC) {
+                    self.design.truncate(&mut self.volume, at, 0)?;
+                }
             }
-            Some(_) => {}
+            // A new file is open.
             None if flags.contains(OpenFlags::O_CREAT) => {
                 self.room_for_a_name()?;
                 self.design.create(&mut self.volume, at)?;
@@ -236,7 +239,10 @@ impl<D: Design> Mount<D> {
     fn call(&mut self, op: &Op) -> Result<u64, Errno> {
         match op {
             Op::Open { slot, path, flags, .. } => self.open(*slot, path, *flags),
-            Op::Close { slot } => self.open.remove(slot).map(|_| 0).ok_or(Errno::EBADF),
+            Op::Close { slot } => {
+                let at = self.open.remove(slot).ok_or(Errno::EBADF)?;
+                self.design.close(&mut self.volume, at).map(|()| 0)
+            }
             Op::Pwrite { slot, offset, data } => self.pwrite(*slot, *offset, &data.to_vec()),
             Op::Truncate { target: Target::Slot(slot), len } => self.truncate(*slot, *len),
             Op::Mkdir { path, .. } => self.mkdir(path),
@@ -290,7 +296,9 @@ impl<D: Design + Clone + Send> Mounted for Mount<D> {
     }
 
     fn unmount(mut self: Box<Self>) -> (Outcome, Recorder) {
-        let answer = self.design.unmount(&mut self.volume);
+        let open = std::mem::take(&mut self.open).into_values();
+        let closed = open.into_iter().try_for_each(|at| self.design.close(&mut self.volume, at));
+        let answer = closed.and_then(|()| self.design.unmount(&mut self.volume));
         (answer.map_or_else(Outcome::err, |()| Outcome::ok(0)), self.volume.disk)
     }
 
