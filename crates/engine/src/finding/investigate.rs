@@ -70,7 +70,9 @@ pub fn investigate(
         let again = runner.run(&ops, Walk::Each);
         runs.push(run_record(name, ops.len(), &again));
         let Ok(again) = again else { continue };
-        if case.absorb_disagreement(runner, &again) {
+        // A call that hangs once and not again is still one that hung.
+        let hung = matches!(case.violation, Violation::Hang { .. });
+        if !hung && case.absorb_disagreement(runner, &again) {
             reproduced = false;
             break;
         }
