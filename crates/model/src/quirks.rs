@@ -85,6 +85,10 @@ pub struct Quirks {
     /// afterwards). See docs/FOUND_BUGS.md.
     pub listxattr_counts_hidden: bool,
 
+    /// `SEEK_DATA`, and so a walk, does not find data in the last page below 2⁶³ (tmpfs). Nothing is
+    /// written there. See docs/FOUND_BUGS.md.
+    pub last_page_not_found: bool,
+
     /// `copy_file_range` may stop early, which its manual page allows (everything that copies through
     /// the page cache, in pieces of a pipe: fs/splice.c `splice_direct_to_actor`).
     pub copy_may_be_short: bool,
@@ -150,6 +154,7 @@ impl Default for Quirks {
             xattr_create_wins: false,
             trusted_listed_to_all: false,
             listxattr_counts_hidden: false,
+            last_page_not_found: false,
             copy_may_be_short: true,
             statfs_comparable: false,
             statfs_slack_bytes: 0,

@@ -11,6 +11,9 @@ use super::resolve::Follow;
 use super::xattr::Namespace;
 use crate::quirks::Quirks;
 
+/// Where the last page of the largest possible file begins.
+const LAST_PAGE: i64 = i64::MAX - 4095;
+
 const COOKIES: &str = "positions in a directory are cookies";
 
 impl Model {
@@ -37,6 +40,9 @@ impl Model {
             }
             Op::Write { slot, data } => self.unspecified_write(*slot, None, data.len),
             Op::Pwrite { slot, offset, data } => {
+                self.unspecified_write(*slot, Some(*offset), data.len)
+            }
+            Op::MmapStore { slot, offset, data, .. } if self.quirks().last_page_not_found => {
                 self.unspecified_write(*slot, Some(*offset), data.len)
             }
             Op::Lseek { slot, offset, whence } => self.unspecified_seek(*slot, *offset, *whence),
@@ -108,7 +114,13 @@ impl Model {
             true => self.volume.attr(file.ino).ok()?.size as i64,
             false => 0,
         };
-        self.unspecified_transfer(&file, offset.unwrap_or(file.position), len)
+        let start = offset.unwrap_or(file.position);
+        if self.quirks().last_page_not_found
+            && start.max(end).saturating_add_unsigned(len) > LAST_PAGE
+        {
+            return Some("what is in the last page below 2^63 is not found");
+        }
+        self.unspecified_transfer(&file, start, len)
             .or_else(|| self.unspecified_transfer(&file, end, len))
     }
 
