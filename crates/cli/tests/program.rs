@@ -1,45 +1,12 @@
 //! The program as people and machines use it: its text, its JSON, its exit codes.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+mod common;
 
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use common::{ask, json, scratch};
 use serde_json::Value;
-
-fn fathom(args: &[&str], dir: &Path) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_fathom"))
-        .args(args)
-        .current_dir(dir)
-        .env("NO_COLOR", "1")
-        .output()
-        .expect("the program starts")
-}
-
-struct Answer {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-fn ask(args: &[&str], dir: &Path) -> Answer {
-    let output = fathom(args, dir);
-    Answer {
-        code: output.status.code().expect("the program ends by itself"),
-        out: String::from_utf8(output.stdout).expect("text"),
-        err: String::from_utf8(output.stderr).expect("text"),
-    }
-}
-
-fn json(args: &[&str], dir: &Path) -> (i32, Value) {
-    let answer = ask(args, dir);
-    let line = answer.out.lines().last().unwrap_or_default();
-    let value = serde_json::from_str(line)
-        .unwrap_or_else(|error| panic!("{args:?}: {error}: {line:?} {}", answer.err));
-    (answer.code, value)
-}
-
-fn scratch() -> tempfile::TempDir {
-    tempfile::tempdir().expect("a directory for the test")
-}
 
 fn assert_golden(name: &str, text: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);

@@ -298,16 +298,14 @@ fn a_call_that_never_returns_is_told_with_all_operations_before_it() {
     let mut plan = bounded(Strategy::Tour, 50, 4);
     plan.explore.deadline = Duration::from_millis(50);
     let words = Arc::clone(&told);
-    let mut stage = Stage::new("stage", None, Trouble::Hang);
-    // The rescue of another: it helps nobody.
-    let deaf = Arc::new(AtomicBool::new(false));
-    let rescued = std::mem::replace(&mut stage.rescued, Arc::clone(&deaf));
+    let stage = Stage::new("stage", None, Trouble::Hang);
+    let deaf = Arc::clone(&stage.rescued);
     plan.last_words = Arc::new(move |ops, late| {
         assert!(late >= Duration::from_millis(100));
         *words.lock().unwrap() = ops.to_vec();
         deaf.store(true, Ordering::Relaxed);
     });
-    drop(rescued);
+    /// Offers no rescue.
     struct Deaf(Stage);
     impl Subject for Deaf {
         fn name(&self) -> String {
