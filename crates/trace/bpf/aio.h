@@ -144,7 +144,7 @@ static __always_inline void end_block(struct block_key *key, s64 result)
 	if (!request)
 		return;
 	__builtin_memcpy(&sample, &request->sample, sizeof(sample));
-	set_result(&sample, result, request->amount);
+	set_result(&sample, sample.touch, result, request->amount);
 	bpf_map_delete_elem(&blocks, key);
 	add(&sample);
 	if (c && c->record)

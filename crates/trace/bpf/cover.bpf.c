@@ -101,18 +101,62 @@ static __always_inline void save_state(struct task_state *state, struct work *w)
 	state->start_mount = w->start_mount;
 }
 
+static __always_inline void set_sample(struct sample *sample, struct call *call, u32 touch)
+{
+	sample->call = call->index;
+	sample->touch = touch;
+}
+
+/* One by one, as they were written: a wider load would wait until all of them have reached the cache. */
+static __always_inline void copy_slots(u32 *to, u32 *from)
+{
+	for (u32 i = 0; i < SLOTS_MAX; i++)
+		to[i] = from[i];
+}
+
+/* The start of a call on a descriptor whose other arguments are numbers: most calls of most programs, so
+ * without the detour over `work`. */
+static __always_inline void enter_plain(struct task_state *state, struct call *call, struct pt_regs *regs)
+{
+	struct file *file = file_of(regs->di);
+	u32 touch = file ? touch_file(file) : NOTHING;
+	u32 *slots = state->sample.slots;
+
+	if (touch == OUTSIDE)
+		return;
+	set_sample(&state->sample, call, touch);
+	__builtin_memset(slots, 0, sizeof(state->sample.slots));
+	slots[0] = file ? FD_VALID : FD_BAD;
+	if (call->slots > 1)
+		slots[1] = number_code(call->kind[1], regs->si);
+	if (call->slots > 2)
+		slots[2] = number_code(call->kind[2], regs->dx);
+	if (call->slots > 3)
+		slots[3] = number_code(call->kind[3], regs->r10);
+	if (call->slots > 4)
+		slots[4] = number_code(call->kind[4], regs->r8);
+	if (call->slots > 5)
+		slots[5] = number_code(call->kind[5], regs->r9);
+	state->slow = 0;
+	state->active = 1;
+}
+
 SEC("tp_btf/sys_enter")
 int on_enter(u64 *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct task_state *state = bpf_task_storage_get(&tasks, task, 0, 0);
 	struct pt_regs *regs = (void *)ctx[0];
 	struct config *c = the_config();
+	struct task_state *state;
 	struct call *call;
 	struct work *w;
 	u32 nr = ctx[1];
 
-	if (!c || (!state && c->scope == SCOPE_TREE))
+	call = bpf_map_lookup_elem(&calls, &nr);
+	if (!c || !call || !call->known)
+		return 0;
+	state = bpf_task_storage_get(&tasks, task, 0, 0);
+	if (!state && c->scope == SCOPE_TREE)
 		return 0;
 	if (!state || !state->traced) {
 		if (!is_in_scope(c))
@@ -123,11 +167,13 @@ int on_enter(u64 *ctx)
 			return 0;
 	}
 	state->active = 0;
-	call = bpf_map_lookup_elem(&calls, &nr);
-	if (!call || !call->known)
-		return 0;
 	if (task->thread_info.status & TS_COMPAT) {
 		count(FOREIGN);
+		return 0;
+	}
+	state->nr = nr;
+	if (call->flags & CALL_PLAIN && !c->record) {
+		enter_plain(state, call, regs);
 		return 0;
 	}
 	/* Memory without a file is no matter of file systems. */
@@ -150,9 +196,8 @@ int on_enter(u64 *ctx)
 		return 0;
 	if (call->flags & CALL_SUBMITS)
 		begin_blocks(w);
-	state->nr = nr;
-	state->touch = w->touch;
-	__builtin_memcpy(state->slots, w->slots, sizeof(state->slots));
+	set_sample(&state->sample, call, w->touch);
+	copy_slots(state->sample.slots, w->slots);
 	/* Afterwards the path is gone with the program. */
 	if (w->pending && call->flags & CALL_EXECUTES)
 		send_start(w, call);
@@ -166,7 +211,7 @@ int on_enter(u64 *ctx)
 static __always_inline void load_state(struct work *w, struct task_state *state)
 {
 	w->nr = state->nr;
-	w->touch = state->touch;
+	w->touch = state->sample.touch;
 	w->again = state->again;
 	w->unread = state->unread;
 	w->follow = state->follow;
@@ -174,7 +219,7 @@ static __always_inline void load_state(struct work *w, struct task_state *state)
 	w->pending = state->pending;
 	w->resolve = state->resolve;
 	__builtin_memcpy(w->args, state->args, sizeof(w->args));
-	__builtin_memcpy(w->slots, state->slots, sizeof(w->slots));
+	__builtin_memcpy(w->slots, state->sample.slots, sizeof(w->slots));
 	__builtin_memcpy(w->base_dentry, state->base_dentry, sizeof(w->base_dentry));
 	__builtin_memcpy(w->base_mount, state->base_mount, sizeof(w->base_mount));
 	w->start_dentry = state->start_dentry;
@@ -228,16 +273,22 @@ SEC("tp_btf/sys_exit")
 int on_exit(u64 *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct task_state *state = bpf_task_storage_get(&tasks, task, 0, 0);
-	struct sample sample = {};
+	struct pt_regs *regs = (void *)ctx[0];
+	struct task_state *state;
 	s64 result = ctx[1];
+	struct sample *sample;
 	struct config *c;
 	struct call *call;
 	struct file *file;
 	struct work *w = 0;
-	u32 nr, flags, touch;
+	u32 flags, touch, nr = regs->orig_ax;
 
-	if (!state || !state->active)
+	call = bpf_map_lookup_elem(&calls, &nr);
+	if (!call || !call->known)
+		return 0;
+	state = bpf_task_storage_get(&tasks, task, 0, 0);
+	/* The start of another call: its end was not seen. */
+	if (!state || !state->active || state->nr != nr)
 		return 0;
 	state->active = 0;
 	/* The kernel will make the call again: ERESTARTSYS and its family. */
@@ -245,13 +296,9 @@ int on_exit(u64 *ctx)
 		count(RESTARTED);
 		return 0;
 	}
-	nr = state->nr;
-	call = bpf_map_lookup_elem(&calls, &nr);
-	if (!call)
-		return 0;
 	flags = call->flags;
-	touch = state->touch;
-	__builtin_memcpy(sample.slots, state->slots, sizeof(sample.slots));
+	sample = &state->sample;
+	touch = sample->touch;
 	if (state->slow) {
 		c = the_config();
 		w = the_work();
@@ -260,7 +307,7 @@ int on_exit(u64 *ctx)
 		load_state(w, state);
 		finish(w, c, flags, result);
 		touch = w->touch;
-		__builtin_memcpy(sample.slots, w->slots, sizeof(sample.slots));
+		__builtin_memcpy(sample->slots, w->slots, sizeof(w->slots));
 	}
 	if (flags & CALL_OPENS && result >= 0) {
 		file = file_of(result);
@@ -270,26 +317,24 @@ int on_exit(u64 *ctx)
 				w->pending = 0;
 		}
 	}
-	sample.call = call->index;
 	if (w && w->pending == SENT) {
 		send_completion(bpf_get_current_pid_tgid(), result);
 		return 0;
 	}
 	if (w && w->pending) {
-		sample.touch = touch;
-		set_result(&sample, result, flags & CALL_AMOUNT);
-		send(&sample, w, result, 0);
+		set_result(sample, touch, result, flags & CALL_AMOUNT);
+		send(sample, w, result, 0);
 		if (c->record)
 			count(RECORD_LOST);
 		return 0;
 	}
-	sample.touch = one_touch(touch);
-	if (sample.touch == OUTSIDE)
+	touch = one_touch(touch);
+	if (touch == OUTSIDE)
 		return 0;
-	set_result(&sample, result, flags & CALL_AMOUNT);
-	add(&sample);
+	set_result(sample, touch, result, flags & CALL_AMOUNT);
+	add(sample);
 	if (w && c->record)
-		record(&sample, w, result);
+		record(sample, w, result);
 	return 0;
 }
 
@@ -324,12 +369,12 @@ int on_calibrate(u64 *ctx)
 	if (index >= CALIBRATE_TARGET) {
 		index -= CALIBRATE_TARGET;
 		if (index < TARGETS_MAX)
-			c->targets[index] = (u64)BPF_CORE_READ(file, f_path.mnt, mnt_sb);
+			c->targets[index] = (u64)READ(READ(file, f_path.mnt), mnt_sb);
 		return 0;
 	}
-	dentry = BPF_CORE_READ(file, f_path.dentry);
-	calibration.pprev = (u64)BPF_CORE_READ(dentry, d_hash.pprev);
-	calibration.hash_len = BPF_CORE_READ(dentry, d_name.hash_len);
+	dentry = READ(file, f_path.dentry);
+	calibration.pprev = (u64)READ(dentry, d_hash.pprev);
+	calibration.hash_len = READ(dentry, d_name.hash_len);
 	bpf_map_update_elem(&calibrations, &index, &calibration, BPF_ANY);
 	if (bpf_core_enum_value_exists(enum dentry_flags, DCACHE_MOUNTED)) {
 		c->flag_mounted = bpf_core_enum_value(enum dentry_flags, DCACHE_MOUNTED);

@@ -29,13 +29,13 @@ enum touch { INSIDE = 1, OUTSIDE = 2, NOTHING = 8, UNRESOLVED = 16, STREAMED = 3
 #define UNKNOWN 0xfffffffe
 
 struct sample {
-	u16 call;
+	u16 call; /* aligned: counting looks at words of 64 bits */
 	u16 err;
 	u16 amount;
 	u8 touch;
 	u8 unused;
 	u32 slots[SLOTS_MAX];
-};
+} __attribute__((aligned(8)));
 
 static __always_inline u32 log2_of(u64 value)
 {

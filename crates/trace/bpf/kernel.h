@@ -34,6 +34,41 @@ enum {
 
 #define KERNEL __attribute__((preserve_access_index))
 
+/* Any structure that starts with a plain number of 64 bits would do. */
+struct timespec64 {
+	s64 tv_sec;
+} KERNEL;
+
+/* bpf_rdonly_cast(address, type): since Linux 6.2. Its number is the kernel's own, so the loader puts it in
+ * the place of this one (src/bpf/object.rs). */
+static void *(*const as_type)(u64 address, u64 type) = (void *)0x46415448;
+
+/* Whether the kernel has it: the loader replaces the number. A constant, so that the verifier drops what is
+ * never executed. */
+static __always_inline u64 has_cast(void)
+{
+	u64 is;
+
+	asm volatile("%0 = 0x46415449" : "=r"(is));
+	return is;
+}
+
+/* The number at an address of the kernel; 0 where nothing is. A plain load where that is possible, which is
+ * cheaper than the helper: the kernel catches the fault where nothing is. */
+static __always_inline u64 peek(u64 address)
+{
+	u64 value = 0;
+
+	if (has_cast())
+		return ((struct timespec64 *)as_type(address, bpf_core_type_id_kernel(struct timespec64)))->tv_sec;
+	bpf_probe_read_kernel(&value, 8, (void *)address);
+	return value;
+}
+
+/* A field of at most eight bytes. */
+#define READ(pointer, field)                                                                                \
+	((typeof((pointer)->field))peek((u64)(pointer) + bpf_core_field_offset(typeof(*(pointer)), field)))
+
 struct hlist_bl_node {
 	struct hlist_bl_node *next, **pprev;
 } KERNEL;
@@ -120,7 +155,7 @@ struct task_struct {
 } KERNEL;
 
 struct pt_regs {
-	unsigned long di, si, dx, r10, r8, r9;
+	unsigned long di, si, dx, r10, r8, r9, orig_ax;
 } KERNEL;
 
 struct vm_area_struct {

@@ -18,8 +18,8 @@ static __always_inline void find_base(struct work *w, u32 base)
 	}
 	file = file_of(w->dirfd);
 	if (file) {
-		w->base_dentry[base & 1] = (u64)BPF_CORE_READ(file, f_path.dentry);
-		w->base_mount[base & 1] = (u64)BPF_CORE_READ(file, f_path.mnt);
+		w->base_dentry[base & 1] = (u64)READ(file, f_path.dentry);
+		w->base_mount[base & 1] = (u64)READ(file, f_path.mnt);
 	}
 }
 
@@ -27,7 +27,7 @@ static __always_inline u32 touch_base(struct work *w, u32 base)
 {
 	struct vfsmount *mount = (void *)w->base_mount[base & 1];
 
-	return touch_of((u64)BPF_CORE_READ(mount, mnt_sb));
+	return touch_of((u64)READ(mount, mnt_sb));
 }
 
 /* /proc/self/fd/N and /dev/fd/N as a whole: the number, or -1. */
@@ -136,18 +136,18 @@ __noinline u32 path_operand(struct work *w, u64 address, u32 only_absolute)
 
 static long mapped_file(struct task_struct *task, struct vm_area_struct *area, u64 *sb)
 {
-	struct file *file = BPF_CORE_READ(area, vm_file);
+	struct file *file = READ(area, vm_file);
 	struct config *c = the_config();
 	struct path *path;
 
 	if (!file || !c)
 		return 0;
-	*sb = (u64)BPF_CORE_READ(file, f_inode, i_sb);
+	*sb = (u64)READ(READ(file, f_inode), i_sb);
 	/* Mapped is the file of the layer below; the path that was opened is behind it: struct backing_file
 	 * of fs/file_table.c. */
-	if (BPF_CORE_READ(file, f_mode) & c->flag_backing) {
+	if (READ(file, f_mode) & c->flag_backing) {
 		path = (void *)((u64)file + bpf_core_type_size(struct file));
-		*sb = (u64)BPF_CORE_READ(path, mnt, mnt_sb);
+		*sb = (u64)READ(READ(path, mnt), mnt_sb);
 	}
 	return 0;
 }
@@ -168,11 +168,11 @@ struct range {
 
 static long next_fd(u32 index, struct range *range)
 {
-	struct file *file = 0;
+	struct file *file;
 
 	if (index >= range->len)
 		return 1;
-	bpf_probe_read_kernel(&file, 8, (void *)(range->fds + 8ULL * (range->first + index)));
+	file = (void *)peek(range->fds + 8ULL * (range->first + index));
 	if (file)
 		range->touch |= touch_file(file);
 	return range->touch & INSIDE;
@@ -182,18 +182,48 @@ static long next_fd(u32 index, struct range *range)
 __noinline u32 touch_range(u32 first, u32 last)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
-	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
-	u32 max = BPF_CORE_READ(table, max_fds);
+	struct fdtable *table = READ(READ(task, files), fdt);
+	u32 max = READ(table, max_fds);
 	struct range range = { .first = first, .touch = OUTSIDE };
 
 	if (last >= max)
 		last = max - 1;
 	if (first > last)
 		return OUTSIDE;
-	range.fds = (u64)BPF_CORE_READ(table, fd);
+	range.fds = (u64)READ(table, fd);
 	range.len = last - first + 1;
 	bpf_loop(1 << 20, next_fd, &range, 0);
 	return range.touch & INSIDE ? INSIDE : OUTSIDE;
+}
+
+/* The rarer or longer half of `number_code`. */
+__noinline u32 amount_code(u32 kind, u64 value)
+{
+	switch (kind) {
+	case AMOUNT:
+		return encode_amount(value);
+	case SIGNED_AMOUNT:
+		return encode_signed(value);
+	case AMOUNT32:
+		return encode_amount((u32)value);
+	case SIGNED_AMOUNT32:
+		return encode_signed((s32)value);
+	case WIDE_BITS:
+		return (u32)value | (value >> 32 ? BIT_WITHOUT_NAME : 0);
+	case ID:
+		return (u32)value == 0xffffffff ? 0 : (u32)value ? 2 : 1;
+	}
+	return 0;
+}
+
+/* The code of an argument that is a number. */
+static __always_inline u32 number_code(u32 kind, u64 value)
+{
+	if (kind == POINTER)
+		return value != 0;
+	if (kind == BITS)
+		return value;
+	return amount_code(kind, value);
 }
 
 /* The code of an argument that names no file. UNKNOWN if memory could not be read. */
@@ -205,24 +235,8 @@ __noinline u32 plain_operand(struct work *w, u32 kind, u64 value)
 	if (!w)
 		return UNKNOWN;
 	switch (kind) {
-	case BITS:
-		return value;
-	case WIDE_BITS:
-		return (u32)value | (value >> 32 ? BIT_WITHOUT_NAME : 0);
-	case AMOUNT:
-		return encode_amount(value);
-	case SIGNED_AMOUNT:
-		return encode_signed(value);
-	case AMOUNT32:
-		return encode_amount((u32)value);
-	case SIGNED_AMOUNT32:
-		return encode_signed((s32)value);
 	case FD_NUMBER:
 		return file_of(value) ? FD_VALID : FD_BAD;
-	case ID:
-		return (u32)value == 0xffffffff ? 0 : (u32)value ? 2 : 1;
-	case POINTER:
-		return value != 0;
 	case OFFSET:
 		if (!value)
 			return 0;
@@ -240,7 +254,7 @@ __noinline u32 plain_operand(struct work *w, u32 kind, u64 value)
 		return kind == TEXT ? encode_text(w->spare[0], length) :
 				      encode_name(w->spare, length);
 	}
-	return 0;
+	return number_code(kind, value);
 }
 
 /* One argument: its code, and what it says about files. */

@@ -28,6 +28,7 @@ enum call_flags {
 	CALL_SYMLINK = 32, CALL_MMAP = 64, CALL_HOW = 128, CALL_OPEN_FLAGS = 256,
 	CALL_PATHS = 512, CALL_SUBMITS = 1024, CALL_FETCHES = 2048,
 	CALL_EXECUTES = 4096,
+	CALL_PLAIN = 8192, /* a descriptor, then numbers: nothing in memory */
 };
 
 /* A system call, filled in from the table of calls. */
@@ -41,10 +42,10 @@ struct call {
 
 /* What must survive from the start of a call to its end. */
 struct task_state {
-	u32 traced, active, nr, touch;
-	u32 slow; /* the rest is needed too, except for the slots */
-	u32 again, unread, follow, parent_from, pending;
-	u32 slots[SLOTS_MAX];
+	u32 traced, active, nr;
+	u32 slow; /* what follows the sample is needed too */
+	struct sample sample; /* its touch is bits of all operands */
+	u32 again, unread, follow, parent_from, pending, unused;
 	u64 resolve;
 	u64 args[6];
 	u64 base_dentry[2], base_mount[2];
@@ -107,6 +108,23 @@ struct {
 	__type(value, u64);
 } samples SEC(".maps");
 
+#define RECENT_BITS 8
+
+/* A count on its way to `samples`. */
+struct recent {
+	struct sample sample;
+	u64 count;
+};
+
+/* The last samples, each at a place that follows from what it is: a program makes few different calls at a
+ * time, and finding them here is cheaper than in a hash table. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1 << RECENT_BITS);
+	__type(key, u32);
+	__type(value, struct recent);
+} recents SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, COUNTERS);
@@ -141,12 +159,17 @@ struct {
 	__type(value, struct calibration);
 } calibrations SEC(".maps");
 
-static __always_inline void count(u32 counter)
+static __always_inline void count_many(u32 counter, u64 many)
 {
 	u64 *value = bpf_map_lookup_elem(&counters, &counter);
 
 	if (value)
-		(*value)++;
+		*value += many;
+}
+
+static __always_inline void count(u32 counter)
+{
+	count_many(counter, 1);
 }
 
 static __always_inline struct config *the_config(void)
@@ -163,19 +186,25 @@ static __always_inline struct work *the_work(void)
 	return bpf_map_lookup_elem(&works, &zero);
 }
 
-__noinline u32 touch_of(u64 sb)
+static __always_inline u32 touch_of(u64 sb)
 {
 	struct config *c = the_config();
 
 	if (!c || !sb)
 		return OUTSIDE;
-	for (u32 k = 0; k < TARGETS_MAX; k++)
+	/* Usually there is one. */
+	if (c->targets[0] == sb)
+		return INSIDE;
+	for (u32 k = 1; k < TARGETS_MAX; k++) {
+		if (k >= c->targets_len)
+			break;
 		if (c->targets[k] == sb)
 			return INSIDE;
+	}
 	return OUTSIDE;
 }
 
 static __always_inline u32 touch_file(struct file *file)
 {
-	return touch_of((u64)BPF_CORE_READ(file, f_inode, i_sb));
+	return touch_of((u64)READ(READ(file, f_inode), i_sb));
 }

@@ -49,25 +49,25 @@ static long climb_step(u32 index, struct climb *c)
 
 	if (!w || !c->dentry || !c->mount)
 		return 1;
-	if (c->dentry == (u64)BPF_CORE_READ(vfsmount, mnt_root)) {
+	if (c->dentry == (u64)READ(vfsmount, mnt_root)) {
 		mount = mount_of(c->mount);
-		parent = BPF_CORE_READ(mount, mnt_parent);
+		parent = READ(mount, mnt_parent);
 		if (parent == mount) {
 			c->done = 1;
 			return 1;
 		}
-		c->dentry = (u64)BPF_CORE_READ(mount, mnt_mountpoint);
+		c->dentry = (u64)READ(mount, mnt_mountpoint);
 		c->mount = vfsmount_of(parent);
 		return 0;
 	}
-	name = BPF_CORE_READ(dentry, d_name.name);
+	name = READ(dentry, d_name.name);
 	at = c->start + c->pos;
 	asm volatile("%0 &= 2047" : "+r"(at));
 	length = bpf_probe_read_kernel_str(&w->spare[at], NAME_BYTES + 1, name);
 	if (length <= 1 || c->pos + length >= PLACE_BYTES)
 		return 1;
 	c->pos += length;
-	c->dentry = (u64)BPF_CORE_READ(dentry, d_parent);
+	c->dentry = (u64)READ(dentry, d_parent);
 	return 0;
 }
 

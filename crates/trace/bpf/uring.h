@@ -67,11 +67,11 @@ static __always_inline u64 taken(struct entry *e, u32 source)
 /* The entry that was just taken from the ring: io_get_sqe() of io_uring/io_uring.c. */
 static __always_inline int submitted(struct io_kiocb *request, struct entry *e)
 {
-	struct io_ring_ctx *ring = BPF_CORE_READ(request, ctx);
-	u32 flags = BPF_CORE_READ(ring, flags);
-	u32 entries = BPF_CORE_READ(ring, sq_entries);
-	u32 index = (BPF_CORE_READ(ring, cached_sq_head) - 1) & (entries - 1);
-	u64 array = (u64)BPF_CORE_READ(ring, sq_array);
+	struct io_ring_ctx *ring = READ(request, ctx);
+	u32 flags = READ(ring, flags);
+	u32 entries = READ(ring, sq_entries);
+	u32 index = (READ(ring, cached_sq_head) - 1) & (entries - 1);
+	u64 array = (u64)READ(ring, sq_array);
 
 	if (!(flags & IORING_SETUP_NO_SQARRAY) &&
 	    bpf_probe_read_kernel(&index, 4, (void *)(array + 4ULL * index)))
@@ -79,7 +79,7 @@ static __always_inline int submitted(struct io_kiocb *request, struct entry *e)
 	if (flags & IORING_SETUP_SQE128)
 		index <<= 1;
 	return bpf_probe_read_kernel(e, sizeof(*e),
-				     (void *)((u64)BPF_CORE_READ(ring, sq_sqes) + 64ULL * index));
+				     (void *)((u64)READ(ring, sq_sqes) + 64ULL * index));
 }
 
 SEC("tp_btf/io_uring_submit_req")
@@ -151,12 +151,12 @@ int on_complete(u64 *ctx)
 	if (!request)
 		return 0;
 	__builtin_memcpy(&sample, &request->sample, sizeof(sample));
-	result = BPF_CORE_READ(completion, res);
+	result = READ(completion, res);
 	if (!sample.touch) {
-		file = BPF_CORE_READ(req, file);
+		file = READ(req, file);
 		sample.touch = file ? touch_file(file) : NOTHING;
 	}
-	set_result(&sample, result, request->amount);
+	set_result(&sample, sample.touch, result, request->amount);
 	bpf_map_delete_elem(&requests, &key);
 	if (sample.touch == STREAMED) {
 		bpf_probe_read_kernel(&id, sizeof(id), &key);

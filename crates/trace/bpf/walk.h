@@ -105,7 +105,6 @@ static __always_inline struct file *file_of(int fd)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct files_struct *files = task->files;
-	struct file *file = 0;
 	struct fdtable *table;
 
 	if (!files)
@@ -113,8 +112,7 @@ static __always_inline struct file *file_of(int fd)
 	table = files->fdt;
 	if (!table || fd < 0 || (u32)fd >= table->max_fds)
 		return 0;
-	bpf_probe_read_kernel(&file, 8, (void *)((u64)table->fd + 8ULL * (u32)fd));
-	return file;
+	return (struct file *)peek((u64)table->fd + 8ULL * (u32)fd);
 }
 
 /* Length, hash and first eight bytes of the component at `pos`: hash_name() of fs/namei.c. */
@@ -173,15 +171,15 @@ __noinline int walk_up(struct work *w)
 
 		if (w->dentry == w->root_dentry && w->mount == w->root_mount)
 			return 0;
-		if (w->dentry != (u64)BPF_CORE_READ(vfsmount, mnt_root)) {
-			w->dentry = (u64)BPF_CORE_READ(dentry, d_parent);
+		if (w->dentry != (u64)READ(vfsmount, mnt_root)) {
+			w->dentry = (u64)READ(dentry, d_parent);
 			return 0;
 		}
 		mount = mount_of(w->mount);
-		parent = BPF_CORE_READ(mount, mnt_parent);
+		parent = READ(mount, mnt_parent);
 		if (parent == mount)
 			return 0;
-		w->dentry = (u64)BPF_CORE_READ(mount, mnt_mountpoint);
+		w->dentry = (u64)READ(mount, mnt_mountpoint);
 		w->mount = vfsmount_of(parent);
 	}
 	return 0;
@@ -214,40 +212,34 @@ __noinline int is_last(struct work *w)
 __noinline u64 find_child(struct work *w)
 {
 	u32 at_hash = bpf_core_field_offset(struct dentry, d_hash);
-	u32 at_parent = bpf_core_field_offset(struct dentry, d_parent);
-	u32 at_name = bpf_core_field_offset(struct dentry, d_name);
-	u32 at_inode = bpf_core_field_offset(struct dentry, d_inode);
-	u32 at_flags = bpf_core_field_offset(struct dentry, d_flags);
-	char dentry[64];
-	u64 node = 0;
+	struct dentry *dentry;
+	u64 node;
 
-	if (!w || at_hash > 56 || at_parent > 56 || at_name > 56 || at_inode > 56 || at_flags > 56)
+	if (!w)
 		return 0;
-	bpf_probe_read_kernel(&node, 8, (void *)(w->table + 8ULL * ((u32)w->hash_len >> w->shift)));
-	node &= ~1ULL;
+	/* The lowest bit of a bucket is its lock. */
+	node = peek(w->table + 8ULL * ((u32)w->hash_len >> w->shift)) & ~1ULL;
 	for (int k = 0; k < 64; k++) {
-		if (!node || bpf_probe_read_kernel(dentry, 64, (void *)(node - at_hash)))
+		if (!node)
 			return 0;
-		if (*(u64 *)(dentry + at_parent) == w->dentry &&
-		    *(u64 *)(dentry + at_name) == w->hash_len) {
-			w->found_inode = *(u64 *)(dentry + at_inode);
-			w->found_flags = *(u32 *)(dentry + at_flags);
-			return node - at_hash;
+		dentry = (void *)(node - at_hash);
+		if (READ(dentry, d_name.hash_len) == w->hash_len && (u64)READ(dentry, d_parent) == w->dentry) {
+			w->found_inode = (u64)READ(dentry, d_inode);
+			w->found_flags = READ(dentry, d_flags);
+			return (u64)dentry;
 		}
-		node = *(u64 *)(dentry + at_hash);
+		node = peek(node);
 	}
 	return 0;
 }
 
-struct mount_key {
-	u64 parent, point;
-};
+#define MOUNTS_FOUND_BITS 8
 
-/* Mounts that were found lately. */
+/* Mounts that were found lately, each at a place that follows from where it is mounted. */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1024);
-	__type(key, struct mount_key);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1 << MOUNTS_FOUND_BITS);
+	__type(key, u32);
 	__type(value, u64);
 } mounts_found SEC(".maps");
 
@@ -262,11 +254,11 @@ static long next_mount(u32 index, struct mount_search *s)
 	if (s->at == s->head || !s->at)
 		return 1;
 	child = (void *)(s->at - bpf_core_field_offset(struct mount, mnt_child));
-	if ((u64)BPF_CORE_READ(child, mnt_mountpoint) == s->point) {
+	if ((u64)READ(child, mnt_mountpoint) == s->point) {
 		s->found = vfsmount_of(child);
 		return 1;
 	}
-	bpf_probe_read_kernel(&s->at, 8, (void *)s->at);
+	s->at = peek(s->at);
 	return 0;
 }
 
@@ -275,25 +267,25 @@ static long next_mount(u32 index, struct mount_search *s)
 __noinline u64 find_mount(struct work *w, u64 dentry)
 {
 	struct mount_search s = { .point = dentry };
-	struct mount_key key = { .point = dentry };
 	struct mount *mount;
 	u64 *known;
+	u32 place;
 
 	if (!w)
 		return 0;
-	key.parent = w->mount;
-	known = bpf_map_lookup_elem(&mounts_found, &key);
-	if (known) {
+	place = ((dentry ^ w->mount) * 0x61C8864680B583EBULL) >> (64 - MOUNTS_FOUND_BITS);
+	known = bpf_map_lookup_elem(&mounts_found, &place);
+	if (known && *known) {
 		mount = mount_of(*known);
-		if ((u64)BPF_CORE_READ(mount, mnt_mountpoint) == dentry &&
-		    BPF_CORE_READ(mount, mnt_parent) == mount_of(w->mount))
-			return *known;
+		if ((u64)READ(mount, mnt_mountpoint) == dentry &&
+		    READ(mount, mnt_parent) == mount_of(w->mount))
+			return (u64)mount + bpf_core_field_offset(struct mount, mnt);
 	}
 	s.head = (u64)mount_of(w->mount) + bpf_core_field_offset(struct mount, mnt_mounts);
-	bpf_probe_read_kernel(&s.at, 8, (void *)s.head);
+	s.at = peek(s.head);
 	bpf_loop(8192, next_mount, &s, 0);
-	if (s.found)
-		bpf_map_update_elem(&mounts_found, &key, &s.found, BPF_ANY);
+	if (known && s.found)
+		*known = s.found;
 	return s.found;
 }
 
@@ -324,8 +316,8 @@ static __always_inline int jump_to_fd(struct work *w, u32 pos)
 	if (!file)
 		return STAYS;
 	w->pos = pos + digits;
-	w->dentry = (u64)BPF_CORE_READ(file, f_path.dentry);
-	w->mount = (u64)BPF_CORE_READ(file, f_path.mnt);
+	w->dentry = (u64)READ(file, f_path.dentry);
+	w->mount = (u64)READ(file, f_path.mnt);
 	return FOLLOWED;
 }
 
@@ -334,7 +326,7 @@ static __always_inline int jump_to_fd(struct work *w, u32 pos)
 static __always_inline int jump_from_self(struct work *w)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
-	struct fs_struct *fs = BPF_CORE_READ(task, fs);
+	struct fs_struct *fs = READ(task, fs);
 	struct file *exe;
 	char c[5];
 	u32 pos;
@@ -360,8 +352,8 @@ static __always_inline int jump_from_self(struct work *w)
 		return jump_to_fd(w, pos + 3);
 	if (c[0] == 'c' && c[1] == 'w' && c[2] == 'd' && (c[3] == '/' || (!c[3] && w->follow_last))) {
 		w->pos = pos + 3;
-		w->dentry = (u64)BPF_CORE_READ(fs, pwd.dentry);
-		w->mount = (u64)BPF_CORE_READ(fs, pwd.mnt);
+		w->dentry = (u64)READ(fs, pwd.dentry);
+		w->mount = (u64)READ(fs, pwd.mnt);
 		return FOLLOWED;
 	}
 	if (c[0] == 'r' && c[1] == 'o' && c[2] == 'o' && c[3] == 't' &&
@@ -372,10 +364,10 @@ static __always_inline int jump_from_self(struct work *w)
 		return FOLLOWED;
 	}
 	if (c[0] == 'e' && c[1] == 'x' && c[2] == 'e' && !c[3] && w->follow_last) {
-		exe = BPF_CORE_READ(task, mm, exe_file);
+		exe = READ(READ(task, mm), exe_file);
 		w->pos = pos + 3;
-		w->dentry = (u64)BPF_CORE_READ(exe, f_path.dentry);
-		w->mount = (u64)BPF_CORE_READ(exe, f_path.mnt);
+		w->dentry = (u64)READ(exe, f_path.dentry);
+		w->mount = (u64)READ(exe, f_path.mnt);
 		return FOLLOWED;
 	}
 	return STAYS;
@@ -394,9 +386,9 @@ __noinline int follow_link(struct work *w)
 	if (!w)
 		return UNREADABLE_LINK;
 	inode = (void *)w->found_inode;
-	text = BPF_CORE_READ(inode, i_link);
+	text = READ(inode, i_link);
 	if (!text) {
-		magic = BPF_CORE_READ(inode, i_sb, s_magic);
+		magic = READ(READ(inode, i_sb), s_magic);
 		/* Links of sysfs lead to sysfs. */
 		if (magic == SYSFS_MAGIC)
 			return STAYS;
@@ -405,9 +397,9 @@ __noinline int follow_link(struct work *w)
 			if (jumped != UNREADABLE_LINK)
 				return jumped;
 		}
-		key.sb = (u64)BPF_CORE_READ(inode, i_sb);
-		key.ino = BPF_CORE_READ(inode, i_ino);
-		key.generation = BPF_CORE_READ(inode, i_generation);
+		key.sb = (u64)READ(inode, i_sb);
+		key.ino = READ(inode, i_ino);
+		key.generation = READ(inode, i_generation);
 		text = bpf_map_lookup_elem(&link_texts, &key);
 		if (!text)
 			return UNREADABLE_LINK;
@@ -484,9 +476,8 @@ static long walk_step(u32 index, struct work **context)
 		if (!mounted)
 			break;
 		w->mount = mounted;
-		w->dentry = (u64)BPF_CORE_READ((struct vfsmount *)mounted, mnt_root);
-		bpf_probe_read_kernel(&w->found_flags, 4,
-				      (void *)(w->dentry + bpf_core_field_offset(struct dentry, d_flags)));
+		w->dentry = (u64)READ((struct vfsmount *)mounted, mnt_root);
+		w->found_flags = READ((struct dentry *)w->dentry, d_flags);
 	}
 	return 0;
 }
@@ -510,5 +501,5 @@ __noinline u64 walk(struct work *w, u32 base)
 	w->last_link = 0;
 	bpf_loop(2 * PATH_BYTES, walk_step, &context, 0);
 	dentry = (void *)w->dentry;
-	return (u64)BPF_CORE_READ(dentry, d_sb);
+	return (u64)READ(dentry, d_sb);
 }

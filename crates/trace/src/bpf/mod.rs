@@ -187,6 +187,7 @@ impl Tracer {
     }
 
     fn counts(&mut self) -> Result<Traced> {
+        self.object.detach_all();
         let mut limits = std::mem::take(&mut self.limits);
         let foreign = self.object.counter(Counter::Foreign)?;
         if foreign > 0 {

@@ -3,9 +3,11 @@
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd};
 
-use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, PerCpuHashMap, RingBuf};
+use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, PerCpuHashMap, PerCpuValues, RingBuf};
 use aya::programs::BtfTracePoint;
+use aya::util::nr_cpus;
 use aya::{Btf, Ebpf, EbpfLoader, Pod};
+use aya_obj::btf::BtfKind;
 
 use super::uring;
 use crate::error::{Result, TraceError};
@@ -95,10 +97,21 @@ unsafe impl Pod for Sample {}
 
 /// `struct task_state`: only its first word is set from here.
 #[repr(C, align(8))]
-struct TaskState([u32; 46]);
+struct TaskState([u32; 48]);
 
 /// `struct request`, in words: only counted from here.
 type Request = [u64; 7];
+
+/// `struct recent`: a count that is not in the map of samples yet.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct Recent {
+    sample: Sample,
+    count: u64,
+}
+
+// SAFETY: integers without padding.
+unsafe impl Pod for Recent {}
 
 /// `enum counter`.
 #[derive(Clone, Copy, Debug)]
@@ -122,6 +135,38 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("on_fork", "task_newtask"),
 ];
 
+/// `call CAST`, which stands in the object for a function of the kernel whose number only the running
+/// kernel knows (`as_type` of `bpf/kernel.h`).
+const CAST: [u8; 8] = [0x85, 0, 0, 0, 0x48, 0x54, 0x41, 0x46];
+/// `r0 = 0`: never executed, because the programs ask first.
+const NO_CAST: [u8; 8] = [0xb7, 0, 0, 0, 0, 0, 0, 0];
+/// `rN = HAS_CAST`: what `has_cast` of `bpf/kernel.h` returns.
+const MOVE: u8 = 0xb7;
+const HAS_CAST: u32 = 0x4641_5449;
+/// The source register of a call that makes its number that of a kernel function.
+const BPF_PSEUDO_KFUNC_CALL: u8 = 2;
+
+/// The object with the number of `bpf_rdonly_cast`, if the kernel has that (Linux 6.2). The library does
+/// not link functions of the kernel.
+fn with_cast(number: Option<u32>) -> Vec<u8> {
+    let mut bytes = OBJECT.0.to_vec();
+    let call = number.map_or(NO_CAST, |number| {
+        let mut call = CAST;
+        call[1] = BPF_PSEUDO_KFUNC_CALL << 4;
+        call[4..].copy_from_slice(&number.to_le_bytes());
+        call
+    });
+    // Sections of instructions are aligned to them.
+    for instruction in bytes.chunks_exact_mut(CAST.len()) {
+        if *instruction == CAST {
+            instruction.copy_from_slice(&call);
+        } else if instruction[0] == MOVE && instruction[4..] == HAS_CAST.to_le_bytes() {
+            instruction[4..].copy_from_slice(&u32::from(number.is_some()).to_le_bytes());
+        }
+    }
+    bytes
+}
+
 /// The loaded tracer.
 pub(super) struct Object {
     bpf: Ebpf,
@@ -134,10 +179,15 @@ impl Object {
         let btf = Btf::from_sys_fs().map_err(|error| {
             failed("the kernel has no type information (CONFIG_DEBUG_INFO_BTF)", &error)
         })?;
+        let cast = btf.id_by_type_name_kind("bpf_rdonly_cast", BtfKind::Func);
+        Object::with(btf, cast.ok())
+    }
+
+    fn with(btf: Btf, cast: Option<u32>) -> Result<Object> {
         let bpf = EbpfLoader::new()
             .btf(Some(&btf))
             .allow_unsupported_maps()
-            .load(&OBJECT.0)
+            .load(&with_cast(cast))
             .map_err(|error| failed("cannot load", &error))?;
         let mut object = Object { bpf, btf };
         let mut map: Array<_, KernelCall> = object.array("calls")?;
@@ -189,6 +239,14 @@ impl Object {
         Ok(limits)
     }
 
+    /// Detaches the tracer: nothing is counted any more, so what is read afterwards belongs together.
+    pub(super) fn detach_all(&mut self) {
+        for (program, _) in PROGRAMS {
+            // One that was never attached (io_uring) cannot be detached either.
+            let _ = self.detach(program);
+        }
+    }
+
     /// The configuration as the kernel has it now.
     pub(super) fn config(&mut self) -> Result<Config> {
         let map: Array<_, Config> = self.array("config")?;
@@ -226,7 +284,7 @@ impl Object {
         if pidfd < 0 {
             return Err(TraceError::last(format!("cannot watch thread {tid}")));
         }
-        let mut state = TaskState([0; 46]);
+        let mut state = TaskState([0; 48]);
         state.0[0] = 1;
         let done = match self.bpf.map("tasks") {
             Some(Map::Unsupported(map)) => update(map, &pidfd, &state),
@@ -248,17 +306,36 @@ impl Object {
                 entry.map_err(|error| failed("cannot read the counts", &error))?;
             samples.add(sample, counts.iter().sum());
         }
+        for recent in self.recents()?.iter() {
+            let recent = recent.map_err(|error| failed("cannot read the counts", &error))?;
+            for Recent { sample, count } in recent.iter().filter(|recent| recent.count > 0) {
+                samples.add(*sample, *count);
+            }
+        }
         Ok(samples)
+    }
+
+    fn recents(&mut self) -> Result<PerCpuArray<&mut MapData, Recent>> {
+        let map = self.bpf.map_mut("recents").expect("the object has it");
+        map.try_into().map_err(|error| failed("cannot read the counts", &error))
     }
 
     /// Forgets all counts.
     pub(super) fn clear(&mut self) -> Result<()> {
-        let keys: Vec<Sample> = self.samples()?.iter().map(|(sample, _)| *sample).collect();
+        let wrong = |error: &dyn std::error::Error| failed("cannot clear the counts", error);
         let map = self.bpf.map_mut("samples").expect("the object has it");
         let mut map: PerCpuHashMap<_, Sample, u64> =
-            map.try_into().map_err(|error| failed("cannot clear the counts", &error))?;
+            map.try_into().map_err(|error| wrong(&error))?;
+        let keys: Vec<Sample> = map.keys().flatten().collect();
         for key in keys {
-            map.remove(&key).map_err(|error| failed("cannot clear the counts", &error))?;
+            map.remove(&key).map_err(|error| wrong(&error))?;
+        }
+        let processors = nr_cpus().map_err(|(_, error)| wrong(&error))?;
+        let mut recents = self.recents()?;
+        for index in 0..recents.len() {
+            let none = vec![Recent::default(); processors];
+            let none = PerCpuValues::try_from(none).map_err(|error| wrong(&error))?;
+            recents.set(index, none, 0).map_err(|error| wrong(&error))?;
         }
         Ok(())
     }
@@ -360,6 +437,35 @@ mod flag {
     pub(super) const SUBMITS: u16 = 1024;
     pub(super) const FETCHES: u16 = 2048;
     pub(super) const EXECUTES: u16 = 4096;
+    pub(super) const PLAIN: u16 = 8192;
+}
+
+/// Whether a call has a descriptor first and then numbers in registers, and nothing special about it.
+/// Registers are in the order of the slots.
+fn is_plain(call: &Call) -> bool {
+    use SlotKind::{
+        Amount, Amount32, Bits, Fd, Id, Pointer, SignedAmount, SignedAmount32, Skip, WideBits,
+    };
+    let is_number = |slot: &Slot| {
+        matches!(
+            slot.kind,
+            Amount
+                | Amount32
+                | Bits
+                | Id
+                | Pointer
+                | SignedAmount
+                | SignedAmount32
+                | Skip
+                | WideBits
+        )
+    };
+    let in_place = |(index, slot): (usize, &Slot)| matches!(slot.source, Source::Register(register) if usize::from(register) == index);
+    !call.opens
+        && call.slots.first().is_some_and(|slot| slot.kind == Fd)
+        && call.slots[1..].iter().all(is_number)
+        && call.slots.iter().enumerate().all(in_place)
+        && !matches!(call.name, "mmap" | "close_range" | "io_submit" | "io_getevents")
 }
 
 fn is_path(slot: &Slot) -> bool {
@@ -384,6 +490,7 @@ fn kernel_call(index: u16, call: &Call) -> KernelCall {
         (flag::SUBMITS, call.name == "io_submit"),
         (flag::FETCHES, call.base == "io_getevents"),
         (flag::EXECUTES, call.base == "execve"),
+        (flag::PLAIN, is_plain(call)),
     ];
     let flags = flags.iter().filter(|(_, is)| *is).fold(0, |all, (flag, _)| all | flag);
     let register = |name: &str| {
@@ -420,8 +527,9 @@ const _: () = {
     assert!(size_of::<KernelCall>() == 56);
     assert!(offset_of!(KernelCall, kind) == 12);
     assert!(size_of::<Config>() == 128);
-    assert!(size_of::<TaskState>() == 184);
+    assert!(size_of::<TaskState>() == 192);
     assert!(size_of::<Sample>() == 48);
+    assert!(size_of::<Recent>() == 56);
 };
 
 #[cfg(test)]
@@ -436,6 +544,29 @@ mod tests {
         paths.retain(|path| path.extension().is_some_and(|end| end == "h" || end == "c"));
         paths.sort();
         paths.iter().flat_map(|path| std::fs::read(path).expect("it is readable")).collect()
+    }
+
+    /// Kernels before 6.2 do not have the cast. The verifier must accept the programs without it too.
+    #[test]
+    fn the_programs_load_without_the_cast() {
+        let counts = |bytes: &[u8]| {
+            let instructions = || bytes.chunks_exact(8);
+            let asks = |part: &&[u8]| part[0] == MOVE && part[4..] == HAS_CAST.to_le_bytes();
+            (
+                instructions().filter(|part| **part == CAST).count(),
+                instructions().filter(asks).count(),
+            )
+        };
+        assert!(counts(&OBJECT.0).0 > 10 && counts(&OBJECT.0).1 > 10);
+        assert_eq!(counts(&with_cast(None)), (0, 0));
+        assert_eq!(counts(&with_cast(Some(1))), (0, 0));
+        // Where the tracer does not work at all there is nothing to compare with.
+        if !Object::load().is_ok_and(|mut object| object.attach_all().is_ok()) {
+            return;
+        }
+        let btf = Btf::from_sys_fs().expect("the kernel has type information");
+        let mut object = Object::with(btf, None).expect("it loads");
+        assert_eq!(object.attach_all().expect("it is accepted"), [""; 0]);
     }
 
     /// `cargo xtask bpf` writes the digest of the sources into the object.
