@@ -116,7 +116,7 @@ static __always_inline struct file *file_of(int fd)
 }
 
 /* Length, hash and first eight bytes of the component at `pos`: hash_name() of fs/namei.c. */
-__noinline int hash_component(struct work *w)
+static __always_inline int hash_component(struct work *w)
 {
 	const u64 low = 0x0101010101010101ULL, high = 0x8080808080808080ULL;
 	u64 x = 0, y;
@@ -209,7 +209,7 @@ __noinline int is_last(struct work *w)
 }
 
 /* The dentry of the component in the present directory, if it is in the cache. */
-__noinline u64 find_child(struct work *w)
+static __always_inline u64 find_child(struct work *w)
 {
 	u32 at_hash = bpf_core_field_offset(struct dentry, d_hash);
 	struct dentry *dentry;
