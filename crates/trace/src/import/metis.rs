@@ -2,11 +2,14 @@
 //!
 //! Sequence logs have one operation per line, inputs only:
 //! `write_file, /mnt/test-ext4/f-00, 1, 0x7f.., 0, 4096`. Output logs have both:
-//! `[12.345] [seqid = 7] write_file (/mnt/test-ext4/f-00, O_WRONLY, 0, 4096) -> ret = 4096, errno = 0`.
+//! `[12.345] [seqid = 7] write_file (/mnt/test-ext4/f-00, 1, 0x7f.., 0, 4096) -> ret = 4096, errno = 0`.
 //! An operation of Metis is one or more calls: `write_file` opens, seeks, writes and closes.
+
+use std::path::PathBuf;
 
 use fathom_core::Errno;
 
+use super::paths::Mounts;
 use super::values::{Word, number, sample};
 use super::{Found, Reader};
 use crate::layout::{Source, index_of};
@@ -42,6 +45,7 @@ const OTHERS: [&str; 6] = ["checkpoint", "restore", "mount_all", "unmount_all", 
 /// The reader.
 #[derive(Default)]
 pub(super) struct Metis {
+    mounts: Mounts,
     samples: Samples,
     with_results: u64,
     without_results: u64,
@@ -51,6 +55,17 @@ pub(super) struct Metis {
 pub(super) fn looks_like(line: &str) -> bool {
     let name = line.split(',').next().unwrap_or_default().trim();
     line.contains(',') && OPERATIONS.iter().any(|(operation, ..)| *operation == name)
+}
+
+impl Metis {
+    pub(super) fn new(mounts: &[PathBuf]) -> Metis {
+        Metis { mounts: Mounts::new(mounts), ..Metis::default() }
+    }
+
+    /// Metis does everything on several file systems; the paths, which are absolute, say on which.
+    fn is_watched(&self, words: &[&str]) -> bool {
+        words.iter().any(|word| self.mounts.touch(word.as_bytes()) == Touch::Inside)
+    }
 }
 
 impl Reader for Metis {
@@ -71,15 +86,17 @@ impl Reader for Metis {
                 None => return false,
             },
         };
+        let words: Vec<&str> = args.split(',').map(str::trim).collect();
+        let known = OPERATIONS.iter().any(|(operation, ..)| *operation == name);
+        if known && !self.is_watched(&words) {
+            return true;
+        }
         match result {
             Some(_) => self.with_results += 1,
             None => self.without_results += 1,
         }
-        let words: Vec<&str> = args.split(',').map(str::trim).collect();
         let calls = OPERATIONS.iter().filter(|(operation, ..)| *operation == name);
-        let mut known = false;
         for (_, call, places) in calls {
-            known = true;
             let Some(index) = index_of(call) else { continue };
             let word = |arg: &str| {
                 let place = places.iter().find(|(name, _)| *name == arg).map(|(_, place)| *place);
@@ -166,6 +183,15 @@ mod tests {
         assert_eq!(names, ["mkdir", "open", "open", "pwrite64"]);
         let mkdir = found.samples.iter().find(|(s, _)| s.call().name == "mkdir").unwrap().0;
         assert_eq!(mkdir.slots[1], 0o755);
+    }
+
+    #[test]
+    fn one_of_the_compared_file_systems_can_be_chosen() {
+        let mut reader = Metis::new(&[PathBuf::from("/mnt/test-xfs")]);
+        assert!(reader.line(b"mkdir, /mnt/test-ext4/d, 0755"));
+        assert!(reader.line(b"mkdir, /mnt/test-xfs/d, 0755"));
+        assert!(reader.line(b"mkdir, /mnt/test-xfs2/d, 0755"));
+        assert_eq!(Box::new(reader).finish().samples.calls(), 1);
     }
 
     #[test]

@@ -105,7 +105,7 @@ fn reader(format: Format, mounts: &[PathBuf]) -> Box<dyn Reader> {
         Format::Strace => Box::new(strace::Strace::new(mounts)),
         Format::Lttng => Box::new(lttng::Lttng::new(mounts)),
         Format::Syzkaller => Box::<syzkaller::Syzkaller>::default(),
-        Format::Metis => Box::<metis::Metis>::default(),
+        Format::Metis => Box::new(metis::Metis::new(mounts)),
         Format::Record | Format::Trace => Box::<own::Record>::default(),
     }
 }
