@@ -1,6 +1,17 @@
 //! What tracing costs: CPU time of the traced program, untraced, traced by us, by strace and by
 //! bpftrace, in one run; and how fast the importer reads. The last line is JSON.
 //!
+//! Everything runs as users run it: on any processor, with ordinary priority. The traced time of a run is
+//! divided by the untraced time of the run beside it, so that slow changes of the machine fall out; which of
+//! the two is first alternates, so that neither always finds what the other left behind (ext4 writes back
+//! for seconds); the figure is the median of these ratios. A first run that fills the caches is
+//! discarded. The CPU time is that of the traced program, user and system, with its descendants: not what
+//! the kernel does for it in its own threads (journal, loop device), and not the tracer itself.
+//!
+//! Beside it stand pairs that are pinned to one processor and run before everything else there: another
+//! question, and no steadier on ext4. strace costs a pinned program much less (2.7 times on ext4 instead of
+//! 9), as no other processor has to be woken at each stop, but nobody runs it so.
+//!
 //! All mounts are made in a private namespace, which ends with the program; tracefs, which bpftrace
 //! needs, among them.
 //!
@@ -19,13 +30,18 @@ use fathom_trace::{Target, import};
 
 /// Nine calls per round, as a test tool mixes them.
 const CALLS_PER_ROUND: u64 = 9;
-const TMPFS_ROUNDS: &str = "30000";
-const EXT4_ROUNDS: &str = "12000";
-const SHELL_ROUNDS: &str = "25";
-/// Pairs of untraced and traced runs, interleaved: other work disturbs both alike.
-const PAIRS: usize = 7;
-/// The slow tracers need fewer.
-const SLOW_PAIRS: usize = 3;
+/// Rounds that take about a second of CPU time untraced.
+const TMPFS_ROUNDS: &str = "120000";
+const EXT4_ROUNDS: &str = "20000";
+const SHELL_ROUNDS: &str = "50";
+/// Pairs of untraced and traced runs.
+const PAIRS: usize = 6;
+/// Fewer for those that only stand beside them: pinned, and by the other tracers. Under strace a call takes
+/// up to sixty times as long, so that a part of the rounds is enough.
+const OTHER_PAIRS: usize = 3;
+const TMPFS_SHORT: &str = "8000";
+const EXT4_SHORT: &str = "6000";
+const SHELL_SHORT: &str = "15";
 
 const SHELL: &str = r#"
 cd "$1" || exit 1
@@ -46,7 +62,8 @@ fn main() {
     match args.get(1).map(String::as_str) {
         Some("--loop") => system_calls(Path::new(&args[2]), args[3].parse().expect("a number")),
         Some("--import") => println!("{:.0} MB per CPU-second", import_speed(Path::new(&args[2]))),
-        Some("--measure") => measure(&args[2], &args[3..]),
+        Some("--measure") => measure(&args[2], &args[3..], false),
+        Some("--measure-pinned") => measure(&args[2], &args[3..], true),
         _ => bench(),
     }
 }
@@ -74,10 +91,18 @@ fn system_calls(dir: &Path, rounds: u64) {
     }
 }
 
-/// Runs a command and writes its CPU seconds, descendants included, to a file. It runs on one processor
-/// and before everything else there (whatever traces it runs as usual): other work of the machine
-/// costs it neither its caches nor its turns.
-fn measure(out: &str, command: &[String]) {
+/// Runs a command and writes its CPU seconds, descendants included, to a file.
+fn measure(out: &str, command: &[String], pinned: bool) {
+    if pinned {
+        pin();
+    }
+    let status = Command::new(&command[0]).args(&command[1..]).status().expect("it starts");
+    assert!(status.success(), "{command:?} ended with {status}");
+    std::fs::write(out, cpu_seconds(libc::RUSAGE_CHILDREN).to_string()).expect("it can be written");
+}
+
+/// On one processor and before everything else there; whatever traces us runs as usual.
+fn pin() {
     // SAFETY: plain structures for which all zeroes are valid; the set has room for processor 0.
     unsafe {
         let mut one: libc::cpu_set_t = std::mem::zeroed();
@@ -87,9 +112,6 @@ fn measure(out: &str, command: &[String]) {
         let before = libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const first);
         assert!(pinned == 0 && before == 0, "cannot run undisturbed: needs root");
     }
-    let status = Command::new(&command[0]).args(&command[1..]).status().expect("it starts");
-    assert!(status.success(), "{command:?} ended with {status}");
-    std::fs::write(out, cpu_seconds(libc::RUSAGE_CHILDREN).to_string()).expect("it can be written");
 }
 
 fn cpu_seconds(who: i32) -> f64 {
@@ -107,6 +129,17 @@ struct Workload {
     name: &'static str,
     dir: PathBuf,
     command: Vec<String>,
+    /// What the slow tracers run.
+    short: Vec<String>,
+}
+
+/// Untraced seconds, and medians of traced over untraced.
+struct Slowdowns {
+    untraced: f64,
+    ours: f64,
+    strace: f64,
+    bpftrace: f64,
+    pinned: f64,
 }
 
 struct Bench {
@@ -114,18 +147,43 @@ struct Bench {
     lost: u64,
 }
 
+const STRACE: [&str; 4] = ["strace", "-f", "-o", "/dev/null"];
+const BPFTRACE: [&str; 4] =
+    ["bpftrace", "-e", "tracepoint:raw_syscalls:sys_enter { @[args->id] = count(); }", "-c"];
+
+/// Values of two measurements, of which the second is made first every other time.
+fn in_turns<T>(
+    turn: usize,
+    bench: &mut Bench,
+    first: impl FnOnce(&mut Bench) -> T,
+    second: impl FnOnce(&mut Bench) -> T,
+) -> (T, T) {
+    if turn.is_multiple_of(2) {
+        let first = first(bench);
+        (first, second(bench))
+    } else {
+        let second = second(bench);
+        (first(bench), second)
+    }
+}
+
 impl Bench {
     /// The command, wrapped so that its CPU time is written to a file.
-    fn wrapped(&self, workload: &Workload) -> (Vec<String>, PathBuf) {
+    fn wrapped(&self, command: &[String], pinned: bool) -> (Vec<String>, PathBuf) {
         let out = self.scratch.path().join("seconds");
-        let mut words = vec![this(), "--measure".to_owned(), out.display().to_string()];
-        words.extend(workload.command.iter().cloned());
+        let how = if pinned { "--measure-pinned" } else { "--measure" };
+        let mut words = vec![this(), how.to_owned(), out.display().to_string()];
+        words.extend(command.iter().cloned());
         (words, out)
     }
 
+    fn untraced(&self, command: &[String], pinned: bool) -> f64 {
+        self.under(&[], command, pinned).expect("the workload itself works")
+    }
+
     /// CPU seconds of the workload under a tracer; `None` if that does not work here.
-    fn under(&self, tracer: &[&str], workload: &Workload) -> Option<f64> {
-        let (words, out) = self.wrapped(workload);
+    fn under(&self, tracer: &[&str], command: &[String], pinned: bool) -> Option<f64> {
+        let (words, out) = self.wrapped(command, pinned);
         let mut all: Vec<String> = tracer.iter().map(|word| (*word).to_owned()).collect();
         if tracer.first() == Some(&"bpftrace") {
             all.push(words.join(" "));
@@ -141,8 +199,8 @@ impl Bench {
         status.success().then(|| read_seconds(&out))
     }
 
-    fn under_fathom(&mut self, workload: &Workload) -> f64 {
-        let (words, out) = self.wrapped(workload);
+    fn under_fathom(&mut self, workload: &Workload, pinned: bool) -> f64 {
+        let (words, out) = self.wrapped(&workload.command, pinned);
         let plan = Plan {
             who: Who::Command(words.into_iter().map(OsString::from).collect()),
             targets: vec![Target::new(&workload.dir).expect("it is mounted")],
@@ -156,23 +214,44 @@ impl Bench {
         read_seconds(&out)
     }
 
-    /// Medians of traced over untraced, pair by pair: ours, strace, bpftrace; and µs per round.
-    fn slowdowns(&mut self, workload: &Workload) -> (f64, f64, f64, f64) {
-        let strace = ["strace", "-f", "-o", "/dev/null"];
-        let program = "tracepoint:raw_syscalls:sys_enter { @[args->id] = count(); }";
-        let bpftrace = ["bpftrace", "-e", program, "-c"];
-        let (mut ours, mut base) = (Vec::new(), Vec::new());
-        let (mut by_strace, mut by_bpftrace) = (Vec::new(), Vec::new());
-        for pair in 0..PAIRS {
-            let untraced = self.under(&[], workload).expect("the workload itself works");
+    /// The median slowdown by us, and the median of the untraced seconds.
+    fn ours(&mut self, workload: &Workload, pairs: usize, pinned: bool) -> (f64, f64) {
+        let (mut ratios, mut base) = (Vec::new(), Vec::new());
+        for pair in 0..pairs {
+            let (untraced, traced) = in_turns(
+                pair,
+                self,
+                |bench| bench.untraced(&workload.command, pinned),
+                |bench| bench.under_fathom(workload, pinned),
+            );
             base.push(untraced);
-            ours.push(self.under_fathom(workload) / untraced);
-            if pair < SLOW_PAIRS {
-                by_strace.extend(self.under(&strace, workload).map(|cpu| cpu / untraced));
-                by_bpftrace.extend(self.under(&bpftrace, workload).map(|cpu| cpu / untraced));
-            }
+            ratios.push(traced / untraced);
         }
-        (median(ours), median(by_strace), median(by_bpftrace), median(base))
+        (median(ratios), median(base))
+    }
+
+    /// The median slowdown by another tracer.
+    fn by(&mut self, tracer: &[&str], command: &[String]) -> f64 {
+        let mut ratios = Vec::new();
+        for pair in 0..OTHER_PAIRS {
+            let (untraced, traced) = in_turns(
+                pair,
+                self,
+                |bench| Some(bench.untraced(command, false)),
+                |bench| bench.under(tracer, command, false),
+            );
+            ratios.extend(traced.zip(untraced).map(|(traced, untraced)| traced / untraced));
+        }
+        median(ratios)
+    }
+
+    fn slowdowns(&mut self, workload: &Workload) -> Slowdowns {
+        self.untraced(&workload.command, false);
+        let (ours, untraced) = self.ours(workload, PAIRS, false);
+        let (pinned, _) = self.ours(workload, OTHER_PAIRS, true);
+        let strace = self.by(&STRACE, &workload.short);
+        let bpftrace = self.by(&BPFTRACE, &workload.short);
+        Slowdowns { untraced, ours, strace, bpftrace, pinned }
     }
 }
 
@@ -186,9 +265,13 @@ fn read_seconds(path: &Path) -> f64 {
     text.parse().expect("a number")
 }
 
+/// The middle of the values, or of the two in the middle.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    match values.len() {
+        0 => f64::NAN,
+        n => f64::midpoint(values[(n - 1) / 2], values[n / 2]),
+    }
 }
 
 /// JSON has no number for what was not measured.
@@ -258,55 +341,63 @@ fn bench() {
     let script = scratch.path().join("suite.sh");
     std::fs::write(&script, SHELL).expect("it is ours");
     let (script, dir) = (script.to_string_lossy(), ext4.0.to_string_lossy());
-    let shell = ["sh", &script, &dir, SHELL_ROUNDS];
+    let shell = |rounds: &str| ["sh", &script, &dir, rounds].map(str::to_owned).to_vec();
     let workloads = [
         Workload {
             name: "loop, tmpfs",
             dir: tmpfs.0.clone(),
             command: looped(&tmpfs.0, TMPFS_ROUNDS),
+            short: looped(&tmpfs.0, TMPFS_SHORT),
         },
-        Workload { name: "loop, ext4", dir: ext4.0.clone(), command: looped(&ext4.0, EXT4_ROUNDS) },
+        Workload {
+            name: "loop, ext4",
+            dir: ext4.0.clone(),
+            command: looped(&ext4.0, EXT4_ROUNDS),
+            short: looped(&ext4.0, EXT4_SHORT),
+        },
         Workload {
             name: "shell, ext4",
             dir: ext4.0.clone(),
-            command: shell.map(str::to_owned).to_vec(),
+            command: shell(SHELL_ROUNDS),
+            short: shell(SHELL_SHORT),
         },
     ];
     let mut bench = Bench { scratch: tempfile::tempdir().expect("a directory"), lost: 0 };
     println!("CPU time of the traced program, traced over untraced (median of {PAIRS} pairs)");
     println!(
-        "{:12} {:>9} {:>8} {:>8} {:>9}",
-        "workload", "untraced", "fathom", "strace", "bpftrace"
+        "{:12} {:>9} {:>8} {:>8} {:>9} {:>15}",
+        "workload", "untraced", "fathom", "strace", "bpftrace", "fathom, pinned"
     );
     let mut found = Vec::new();
     for workload in &workloads {
-        let (ours, strace, bpftrace, base) = bench.slowdowns(workload);
-        println!("{:12} {base:>7.2} s {ours:>8.2} {strace:>8.2} {bpftrace:>9.2}", workload.name);
-        found.push((ours, strace, bpftrace));
+        let one = bench.slowdowns(workload);
+        println!(
+            "{:12} {:>7.2} s {:>8.2} {:>8.2} {:>9.2} {:>15.2}",
+            workload.name, one.untraced, one.ours, one.strace, one.bpftrace, one.pinned
+        );
+        found.push(one);
     }
     let speed = import_speed(scratch.path());
     println!("import of LTTng text: {speed:.0} MB per CPU-second");
     println!("calls per round of the loop: {CALLS_PER_ROUND}; lost: {}", bench.lost);
-    let less = |(ours, strace, _): &(f64, f64, f64)| (strace - 1.0) / (ours - 1.0);
-    println!(
-        "{{\"ext4_slowdown\": {:.3}, \"shell_slowdown\": {:.3}, \"tmpfs_slowdown\": {:.3}, \
-         \"strace_ext4_slowdown\": {:.3}, \"strace_shell_slowdown\": {:.3}, \
-         \"strace_tmpfs_slowdown\": {:.3}, \"bpftrace_ext4_slowdown\": {}, \
-         \"bpftrace_shell_slowdown\": {}, \"bpftrace_tmpfs_slowdown\": {}, \
-         \"less_overhead_than_strace_ext4\": {:.1}, \
-         \"import_mb_per_cpu_second\": {speed:.0}, \"lost\": {}}}",
-        found[1].0,
-        found[2].0,
-        found[0].0,
-        found[1].1,
-        found[2].1,
-        found[0].1,
-        number(found[1].2),
-        number(found[2].2),
-        number(found[0].2),
-        less(&found[1]),
-        bench.lost
-    );
+    println!("{}", json(&found, speed, bench.lost));
+}
+
+/// The figures in one line.
+fn json(found: &[Slowdowns], speed: f64, lost: u64) -> String {
+    let mut fields = Vec::new();
+    for (name, one) in ["tmpfs", "ext4", "shell"].iter().zip(found) {
+        let less = (one.strace - 1.0) / (one.ours - 1.0);
+        fields.extend([
+            format!("\"{name}_slowdown\": {}", number(one.ours)),
+            format!("\"pinned_{name}_slowdown\": {}", number(one.pinned)),
+            format!("\"strace_{name}_slowdown\": {}", number(one.strace)),
+            format!("\"bpftrace_{name}_slowdown\": {}", number(one.bpftrace)),
+            format!("\"less_overhead_than_strace_{name}\": {}", number(less)),
+        ]);
+    }
+    fields.push(format!("\"import_mb_per_cpu_second\": {speed:.0}, \"lost\": {lost}"));
+    format!("{{{}}}", fields.join(", "))
 }
 
 /// Reads a log as LTTng writes them: four threads, opens, writes, reads and closes.
