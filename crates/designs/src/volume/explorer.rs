@@ -71,20 +71,26 @@ pub struct Explorer<D> {
     geometry: Geometry,
     level: Level,
     blank: Image,
-    recoveries: AtomicU64,
+    recoveries: Apart<AtomicU64>,
     /// Whether any power failure was survived badly.
     flawed: AtomicBool,
     /// Whether volumes that cannot be told apart by recovery are nevertheless all recovered.
     thorough: bool,
 }
 
+/// What many threads write, on a cache line of its own: not beside what they all read.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Apart<T>(T);
+
 /// A mounted volume, and what it should be.
 #[derive(Clone, Debug)]
 pub struct State<M> {
     /// Its device has the events since the last flush.
     volume: Volume<M>,
-    /// What the last flush made durable.
-    base: Image,
+    /// What the last flush made durable, if the device has changed since. (Thousands of states share
+    /// one image: threads take turns at counting its references, so there should be few.)
+    base: Option<Image>,
     /// What is visible.
     tree: Tree,
     /// What may be there after a power failure: from what is durable to what is visible.
@@ -164,7 +170,7 @@ impl<M> State<M> {
 
     /// What the last flush made durable.
     pub(super) fn base(&self) -> &Image {
-        &self.base
+        self.base.as_ref().unwrap_or(self.volume.disk.image())
     }
 
     /// Whether nothing is wrong so far: what comes after a violation proves nothing.
@@ -188,7 +194,7 @@ impl<D: Design> Explorer<D> {
         design.mkfs(&mut disk);
         let (blank, _) = disk.into_parts();
         let level = design.promise().level;
-        let (recoveries, flawed) = (AtomicU64::new(0), AtomicBool::new(false));
+        let (recoveries, flawed) = (Apart(AtomicU64::new(0)), AtomicBool::new(false));
         let thorough = false;
         let explorer =
             Explorer { design, limits, geometry, level, blank, recoveries, flawed, thorough };
@@ -225,7 +231,7 @@ impl<D: Design> Explorer<D> {
 
     /// Power failures judged so far.
     pub fn recoveries(&self) -> u64 {
-        self.recoveries.load(Ordering::Relaxed)
+        self.recoveries.0.load(Ordering::Relaxed)
     }
 
     pub(super) fn device_with(&self, image: &Image) -> Recorder {
@@ -257,6 +263,9 @@ impl<D: Design> Explorer<D> {
             Call::Sync => design.sync(on),
             Call::Remount => self.remount(on),
         };
+        if next.base.is_none() && next.volume.disk.position() != state.volume.disk.position() {
+            next.base = Some(state.base().clone());
+        }
         match answer {
             Err(Errno::ENOSPC) => return None,
             Err(_) => next.faults |= 1 << ANSWERS,
@@ -334,7 +343,7 @@ impl<D: Design> Explorer<D> {
             return (None, 0);
         }
         let window = |from, to| {
-            Window::new(&before.base, after.volume.disk.log(), self.geometry.atomic_bytes)
+            Window::new(before.base(), after.volume.disk.log(), self.geometry.atomic_bytes)
                 .between(from, to)
         };
         let (mut found, mut judged) = (None, 0);
@@ -415,9 +424,12 @@ impl<D: Design> Explorer<D> {
         // A new device: the old one would keep the memory of its log.
         let mut disk = self.device_with(state.volume.disk.image());
         if durable == log.len() {
-            state.base = state.volume.disk.image().clone();
+            state.base = None;
         } else {
-            log.apply(0..durable, &mut state.base);
+            log.apply(
+                0..durable,
+                state.base.as_mut().expect("what is in the log changed the device"),
+            );
             for event in log.events().skip(durable) {
                 if let fathom_block::Event::Write { at, data, .. } = event {
                     disk.write(at, data).expect("it was written before");
@@ -435,7 +447,8 @@ impl<D: Design> Explorer<D> {
         point: &CrashPoint,
     ) -> Option<State<D::Memory>> {
         let after = self.execute(before, call)?;
-        let window = Window::new(&before.base, after.volume.disk.log(), self.geometry.atomic_bytes);
+        let window =
+            Window::new(before.base(), after.volume.disk.log(), self.geometry.atomic_bytes);
         let image = window.rebuild(point).ok()?;
         let mut disk = self.device_with(&image);
         let memory = self.design.mount(&mut disk).ok()?;
@@ -445,7 +458,7 @@ impl<D: Design> Explorer<D> {
         let mut tree = *legal.filter(|legal| **legal == tree).last()?;
         tree.close_all();
         let mut next = State {
-            base: volume.disk.image().clone(),
+            base: Some(volume.disk.image().clone()),
             volume,
             tree,
             legal: Legal::only(tree),
@@ -462,7 +475,7 @@ impl<D: Design> Explorer<D> {
     fn crash_points(&self, state: &State<D::Memory>, call: &Call, actions: &mut Vec<Action>) {
         let Some(after) = self.execute(state, call) else { return };
         let (from, to) = (state.volume.disk.position(), after.volume.disk.position());
-        let window = Window::new(&state.base, after.volume.disk.log(), self.geometry.atomic_bytes);
+        let window = Window::new(state.base(), after.volume.disk.log(), self.geometry.atomic_bytes);
         let enumerator = self.level.enumerator(&Bounds::default());
         let _ = enumerator.visit(&window.between(from, to), &mut |point, _| {
             if point.position() > from {
@@ -487,13 +500,12 @@ impl<D: Design> System for Explorer<D> {
     fn init(&self) -> Vec<State<D::Memory>> {
         let mut disk = self.device_with(&self.blank);
         let memory = self.design.mount(&mut disk).expect("it did in new()");
-        let base = disk.image().clone();
-        disk.restart(base.clone()).expect("its own image");
+        disk.restart(disk.image().clone()).expect("its own image");
         let tree = Tree::default();
         let legal = Legal::only(tree);
         let (recent, version, crashes, faults) = (0, 0, 0, 0);
         let volume = Volume { disk, memory };
-        vec![State { volume, base, tree, legal, fresh: 1, recent, version, crashes, faults }]
+        vec![State { volume, base: None, tree, legal, fresh: 1, recent, version, crashes, faults }]
     }
 
     fn actions(&self, state: &State<D::Memory>, actions: &mut Vec<Action>) {
@@ -517,7 +529,7 @@ impl<D: Design> System for Explorer<D> {
         };
         if self.limits.crashes > 0 && next.faults == 0 {
             let (violation, judged) = self.judge_counting(state, &next);
-            self.recoveries.fetch_add(judged, Ordering::Relaxed);
+            self.recoveries.0.fetch_add(judged, Ordering::Relaxed);
             if let Some(violation) = violation {
                 next.faults = violation.faults;
                 self.flawed.store(true, Ordering::Relaxed);

@@ -28,6 +28,10 @@ use disk::Disk;
 use puzzle::Puzzle;
 use two_phase::TwoPhase;
 
+/// As in the program; for both sides.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Rounds of which the median counts; odd.
 const ROUNDS: usize = 5;
 

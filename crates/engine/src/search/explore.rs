@@ -36,7 +36,10 @@ const PIECE_TIME: Duration = Duration::from_millis(20);
 /// Less work than this is done by one thread: waking the others takes some ten microseconds.
 const ALONE_BELOW: Duration = Duration::from_micros(100);
 
-/// The parallel steps of a batch. Items are pieces, except that `Insert` has shards.
+/// Shards that one thread serves together: every piece is locked once for all of them.
+const SHARDS_TOGETHER: usize = 4;
+
+/// The parallel steps of a batch. Items are pieces, except that `Insert` has groups of shards.
 #[derive(Clone, Copy)]
 enum Phase {
     Unfold,
@@ -64,10 +67,13 @@ pub(super) fn explore<S: System, V: Visited, O: Open<S::State>>(
         Phase::Unfold => write(&pieces[item]).unfold(system),
         Phase::Expand => write(&pieces[item]).expand(setting, &mut write(&recents[thread])),
         Phase::Insert => {
-            let mut shard = visited.shard(item);
+            let shards = item * SHARDS_TOGETHER..(item + 1) * SHARDS_TOGETHER;
+            let mut sets: Vec<_> = shards.map(|shard| (shard, visited.shard(shard))).collect();
             let expanded = pieces_expanded.load(Ordering::Relaxed);
             for piece in pieces[..expanded].iter().map(read) {
-                piece.arrivals.insert(item, &mut *shard, piece.depth());
+                for (shard, set) in &mut sets {
+                    piece.arrivals.insert(*shard, &mut **set, piece.depth());
+                }
             }
         }
         Phase::Collect => write(&pieces[item]).collect(setting),
@@ -244,7 +250,7 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
         let rest = self.pieces[expanded..loaded].iter().map(|piece| write(piece).unload());
         self.open.give_back(rest.collect());
         self.pieces_expanded.store(expanded, Ordering::Relaxed);
-        self.team.run(Phase::Insert, SHARDS, None, alone);
+        self.team.run(Phase::Insert, SHARDS / SHARDS_TOGETHER, None, alone);
         self.divide_room(expanded);
         self.team.run(Phase::Collect, expanded, None, alone);
         let mut explored = 0;

@@ -42,7 +42,9 @@ const CANDIDATES_ENOUGH: usize = 48;
 /// Empty vectors that a piece keeps at most.
 const SPARE_MAX: usize = 4;
 
-/// A run of parents, then their children, then what is kept of them.
+/// A run of parents, then their children, then what is kept of them. Neighbours are worked on by
+/// different threads at the same time: they share no cache line.
+#[repr(align(128))]
 pub(super) struct Piece<S: System> {
     parents: Vec<S::State>,
     span: Span,

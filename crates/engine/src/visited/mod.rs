@@ -64,13 +64,18 @@ pub fn shard_of(key: u128) -> usize {
 /// A set in [`SHARDS`] parts, each behind its lock.
 #[derive(Debug)]
 pub struct Sharded<V> {
-    shards: Vec<RwLock<V>>,
+    shards: Vec<Shard<V>>,
 }
+
+/// On cache lines of its own: neighbours are used by different threads at the same time.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Shard<V>(RwLock<V>);
 
 impl<V: Visited> Sharded<V> {
     /// A set whose shards are made by `make`.
     pub fn new(make: impl Fn() -> V) -> Sharded<V> {
-        Sharded { shards: (0..SHARDS).map(|_| RwLock::new(make())).collect() }
+        Sharded { shards: (0..SHARDS).map(|_| Shard(RwLock::new(make()))).collect() }
     }
 
     /// Reads, for as long as nobody needs to insert.
@@ -81,7 +86,7 @@ impl<V: Visited> Sharded<V> {
     /// One shard, to insert into.
     pub fn shard(&self, shard: usize) -> RwLockWriteGuard<'_, V> {
         // A panic elsewhere ends the search anyway; it must not turn into a second one here.
-        self.shards[shard].write().unwrap_or_else(PoisonError::into_inner)
+        self.shards[shard].0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Heap memory in use.
@@ -105,7 +110,7 @@ pub struct View<'a, V> {
 impl<V: Visited> View<'_, V> {
     /// See [`Visited::keeps_depths`].
     pub fn keeps_depths(&self) -> bool {
-        self.set.shards[0].read().unwrap_or_else(PoisonError::into_inner).keeps_depths()
+        self.set.shards[0].0.read().unwrap_or_else(PoisonError::into_inner).keeps_depths()
     }
 
     /// Whether the set knows the key.
@@ -124,7 +129,7 @@ impl<V: Visited> View<'_, V> {
     fn shard(&mut self, key: u128) -> &V {
         let shard = shard_of(key);
         self.guards[shard].get_or_insert_with(|| {
-            self.set.shards[shard].read().unwrap_or_else(PoisonError::into_inner)
+            self.set.shards[shard].0.read().unwrap_or_else(PoisonError::into_inner)
         })
     }
 }
