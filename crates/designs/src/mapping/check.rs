@@ -89,7 +89,7 @@ pub(super) fn offline(mapping: &Mapping, state: &State) -> Faults {
             seen |= 1 << data;
         }
         twice |= extent.circular;
-        faults.add(Fault::Content, !survived(mapping, state, file));
+        faults.add(Fault::Content, !survived(mapping, state, file, &extent));
     }
     let allocated = layout.allocated(disk);
     faults.add(Fault::Dead, allocated & !seen != 0);
@@ -99,7 +99,7 @@ pub(super) fn offline(mapping: &Mapping, state: &State) -> Faults {
 }
 
 /// Whether a file is as it was before, or as it would be after, the operation on it.
-fn survived(mapping: &Mapping, state: &State, file: usize) -> bool {
+fn survived(mapping: &Mapping, state: &State, file: usize, extent: &Extent) -> bool {
     let (layout, disk) = (&mapping.layout, &state.media);
     let before = state.expected[file];
     let operation =
@@ -111,8 +111,7 @@ fn survived(mapping: &Mapping, state: &State, file: usize) -> bool {
         Some(Operation::Delete) => ABSENT,
     };
     let now = if layout.exists(disk, file) { layout.len(disk, file) } else { ABSENT };
-    (now == before || now == after)
-        && (now == ABSENT || contains(layout, &layout.extent(disk, file), disk, file, now))
+    (now == before || now == after) && (now == ABSENT || contains(layout, extent, disk, file, now))
 }
 
 /// Whether the first `len` blocks of a file hold what was written to them.

@@ -161,11 +161,12 @@ impl Mapping {
     /// Fills blocks that no table mentions with a fixed value: what they held no longer matters.
     fn forget_free_blocks(&self, state: &mut State) {
         let layout = &self.layout;
-        let mentioned = layout.allocated(&state.memory)
+        let mut mentioned = layout.allocated(&state.memory)
             | layout.referenced(&state.cache)
-            | layout.referenced(&state.media)
-            | layout.allocated(&state.cache)
-            | layout.allocated(&state.media);
+            | layout.allocated(&state.cache);
+        if self.cache {
+            mentioned |= layout.referenced(&state.media) | layout.allocated(&state.media);
+        }
         for data in (0..layout.data_blocks()).filter(|data| mentioned & (1 << data) == 0) {
             let block = layout.data_block(data as u8);
             for disk in [&mut state.memory, &mut state.cache, &mut state.media] {

@@ -529,7 +529,10 @@ impl<D: Design> System for Explorer<D> {
         };
         if self.limits.crashes > 0 && next.faults == 0 {
             let (violation, judged) = self.judge_counting(state, &next);
-            self.recoveries.0.fetch_add(judged, Ordering::Relaxed);
+            // Mostly nothing: then no other thread has to give up the number.
+            if judged > 0 {
+                self.recoveries.0.fetch_add(judged, Ordering::Relaxed);
+            }
             if let Some(violation) = violation {
                 next.faults = violation.faults;
                 self.flawed.store(true, Ordering::Relaxed);
