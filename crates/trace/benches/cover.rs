@@ -10,7 +10,7 @@
 //!
 //! Beside it stand pairs that are pinned to one processor and run before everything else there: another
 //! question, and no steadier on ext4. strace costs a pinned program much less (2.7 times on ext4 instead of
-//! 9), as no other processor has to be woken at each stop, but nobody runs it so.
+//! 9, probably because no other processor has to be woken at each stop), but nobody runs it so.
 //!
 //! All mounts are made in a private namespace, which ends with the program; tracefs, which bpftrace
 //! needs, among them.
