@@ -1,10 +1,14 @@
 //! `fathom crash` as people and machines use it, on the real littlefs.
 
+mod common;
+
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+
+use common::scratch;
 
 fn command(args: &[&str], dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fathom"));
@@ -13,20 +17,12 @@ fn command(args: &[&str], dir: &Path) -> Command {
 }
 
 fn fathom(args: &[&str], dir: &Path) -> (i32, String, String) {
-    let Output { status, stdout, stderr } = command(args, dir).output().expect("it starts");
-    let text = |bytes| String::from_utf8(bytes).expect("text");
-    (status.code().expect("it ends by itself"), text(stdout), text(stderr))
+    let answer = common::ask(args, dir);
+    (answer.code, answer.out, answer.err)
 }
 
 fn json(args: &[&str], dir: &Path) -> (i32, Value) {
-    let (code, out, err) = fathom(&[args, &["--json"]].concat(), dir);
-    let line = out.lines().last().unwrap_or_default();
-    let value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{args:?}: {out}{err}"));
-    (code, value)
-}
-
-fn scratch() -> tempfile::TempDir {
-    tempfile::tempdir().expect("a directory for the test")
+    common::json(&[args, &["--json"]].concat(), dir)
 }
 
 /// Workloads without a rename into another directory, in which littlefs has no known bug.

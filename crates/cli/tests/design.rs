@@ -1,32 +1,26 @@
 //! `fathom design` as people and machines use it.
 
+mod common;
+
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::Value;
 
+use common::scratch;
+
 fn ask(args: &[&str]) -> (i32, String, String) {
-    let dir = tempfile::tempdir().expect("a directory for the test");
-    fathom(dir.path(), &[&["design"], args].concat())
+    fathom(scratch().path(), &[&["design"], args].concat())
 }
 
 /// The program in a directory.
 fn fathom(dir: &Path, args: &[&str]) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_fathom"))
-        .args(args)
-        .current_dir(dir)
-        .env("NO_COLOR", "1")
-        .output()
-        .expect("the program starts");
-    let text = |bytes| String::from_utf8(bytes).expect("text");
-    (output.status.code().expect("it ends by itself"), text(output.stdout), text(output.stderr))
+    let answer = common::ask(args, dir);
+    (answer.code, answer.out, answer.err)
 }
 
 fn json(args: &[&str]) -> (i32, Value) {
-    let (code, out, err) = ask(&[args, &["--json"]].concat());
-    let line = out.lines().last().unwrap_or_default();
-    (code, serde_json::from_str(line).unwrap_or_else(|_| panic!("{args:?}: {out} {err}")))
+    common::json(&[&["design"], args, &["--json"]].concat(), scratch().path())
 }
 
 #[test]

@@ -11,11 +11,19 @@
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
+use memchr::memchr;
+use memchr::memmem::{Finder, FinderRev};
+
 use super::paths::{Known, Mounts};
 use super::values::{Word, code, number};
 use super::{Found, Reader};
 use crate::layout::{Call, SLOTS_MAX, Slot, SlotKind, Source, calls, index_of};
 use crate::sample::{AT_FDCWD, FastMap, Sample, Samples, Touch, fd};
+
+/// The beginning of the names of events of system calls: an entry or an exit.
+static EVENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("syscall_e"));
+/// What is between two groups of fields.
+static FIELDS: LazyLock<FinderRev<'static>> = LazyLock::new(|| FinderRev::new("}, {"));
 
 /// Names of LTTng for arguments that the manual pages call otherwise.
 const ALIASES: &[(&str, &[&str])] = &[
@@ -140,7 +148,7 @@ impl Lttng {
 
 impl Reader for Lttng {
     fn line(&mut self, line: &[u8]) -> bool {
-        let Some(at) = find(line, b"syscall_e") else {
+        let Some(at) = EVENT.find(line) else {
             // Other events of the same trace.
             return line.starts_with(b"[") || line.is_empty();
         };
@@ -150,12 +158,12 @@ impl Reader for Lttng {
             [b'x', b'i', b't', b'_', rest @ ..] => (false, rest),
             _ => return false,
         };
-        let Some(colon) = rest.iter().position(|byte| *byte == b':') else { return false };
+        let Some(colon) = memchr(b':', rest) else { return false };
         let Ok(name) = std::str::from_utf8(&rest[..colon]) else { return false };
         let body = &rest[colon..];
         let Some(open) = body.iter().rposition(|byte| *byte == b'{').map(|last| {
             // A text can contain a brace: the fields start after the last "}, {".
-            rfind(body, b"}, {").map_or(last, |at| at + 3)
+            FIELDS.rfind(body).map_or(last, |at| at + 3)
         }) else {
             return false;
         };
@@ -251,7 +259,7 @@ fn pairs(fields: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut rest = fields.strip_suffix(b"}").unwrap_or(fields);
     std::iter::from_fn(move || {
         rest = rest.trim_ascii_start();
-        let equals = rest.iter().position(|byte| *byte == b'=')?;
+        let equals = memchr(b'=', rest)?;
         let key = rest[..equals].trim_ascii_end();
         let value = rest[equals + 1..].trim_ascii_start();
         let end = if value.first() == Some(&b'"') {
@@ -270,7 +278,7 @@ fn numbers(context: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
     let mut rest = context;
     std::iter::from_fn(move || {
         loop {
-            let equals = rest.iter().position(|byte| *byte == b'=')?;
+            let equals = memchr(b'=', rest)?;
             let key = rest[..equals].trim_ascii_end();
             let start = key.iter().rposition(|byte| matches!(byte, b' ' | b'{' | b'[' | b','));
             let key = &key[start.map_or(0, |at| at + 1)..];
@@ -280,22 +288,6 @@ fn numbers(context: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
             }
         }
     })
-}
-
-fn find(text: &[u8], part: &[u8]) -> Option<usize> {
-    let first = *part.first()?;
-    let mut from = 0;
-    while let Some(at) = text[from..].iter().position(|byte| *byte == first) {
-        if text[from + at..].starts_with(part) {
-            return Some(from + at);
-        }
-        from += at + 1;
-    }
-    None
-}
-
-fn rfind(text: &[u8], part: &[u8]) -> Option<usize> {
-    text.windows(part.len()).rposition(|window| window == part)
 }
 
 #[cfg(test)]

@@ -128,7 +128,7 @@ fn read_lines(path: &Path, mut reader: Box<dyn Reader>) -> Result<(Found, u64)> 
         let read = file.read(&mut buffer[have..]).map_err(failed)?;
         have += read;
         let mut rest = &buffer[..have];
-        while let Some(end) = line_end(rest) {
+        while let Some(end) = memchr::memchr(b'\n', rest) {
             lines += 1;
             skipped += u64::from(!reader.line(&rest[..end]));
             rest = &rest[end + 1..];
@@ -149,23 +149,6 @@ fn read_lines(path: &Path, mut reader: Box<dyn Reader>) -> Result<(Found, u64)> 
         return Err(TraceError::Log { path: path.to_owned(), line: 1, reason });
     }
     Ok((reader.finish(), skipped))
-}
-
-/// Where the line ends: eight bytes at a time.
-fn line_end(text: &[u8]) -> Option<usize> {
-    const LOW: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    let mut words = text.chunks_exact(8);
-    let mut at = 0;
-    for word in words.by_ref() {
-        let word = u64::from_le_bytes(word.try_into().expect("eight bytes")) ^ (LOW * 0x0a);
-        let found = word.wrapping_sub(LOW) & !word & HIGH;
-        if found != 0 {
-            return Some(at + found.trailing_zeros() as usize / 8);
-        }
-        at += 8;
-    }
-    words.remainder().iter().position(|byte| *byte == b'\n').map(|rest| at + rest)
 }
 
 /// The format, from the first lines.
@@ -205,15 +188,6 @@ fn guess(path: &Path) -> Result<Format> {
 mod tests {
     use super::*;
     use std::io::Write;
-
-    #[test]
-    fn lines_end_where_they_end() {
-        for length in 0..40 {
-            let text = [vec![b'x'; length], b"\ny\n".to_vec()].concat();
-            assert_eq!(line_end(&text), Some(length));
-            assert_eq!(line_end(&text[..length]), None);
-        }
-    }
 
     #[test]
     fn a_log_longer_than_the_buffer_is_read_whole() {
