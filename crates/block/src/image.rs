@@ -246,6 +246,22 @@ impl Image {
         }
     }
 
+    /// Copies what this image shares with its clones and every new clone would share too. Nothing
+    /// else changes.
+    pub fn unshare(&mut self) {
+        match &mut self.root {
+            Node::Leaf(leaf) if Arc::strong_count(leaf) > 1 => {
+                let Leaf { digest, bytes } = &**leaf;
+                *leaf = Arc::new(Leaf { digest: digest.clone(), bytes: *bytes });
+            }
+            Node::Inner(inner) if Arc::strong_count(inner) > 1 => {
+                let Inner { digest, children } = &**inner;
+                *inner = Arc::new(Inner { digest: digest.clone(), children: children.clone() });
+            }
+            Node::Blank | Node::Leaf(_) | Node::Inner(_) => {}
+        }
+    }
+
     /// Identifies the contents among images of the same size and erased value.
     pub fn digest(&self) -> Digest {
         self.root.digest(self.erased)
@@ -339,6 +355,23 @@ mod tests {
         image.erase(60_000, 6);
         assert_eq!(image, empty);
         assert_eq!(image.digest(), empty.digest());
+    }
+
+    #[test]
+    fn an_unshared_image_is_the_same_and_on_its_own() {
+        for size in [100, LEAF_BYTES, 100_000] {
+            let mut image = Image::new(size, Erased::Ones);
+            image.unshare();
+            assert!(image.is_erased(0, size));
+            image.write(size - 9, b"fathom");
+            let (clone, digest) = (image.clone(), image.digest());
+            image.unshare();
+            assert_eq!((&image, image.digest()), (&clone, digest));
+            image.write(size - 6, b"???");
+            assert_eq!(clone.digest(), digest);
+            assert_ne!(image.digest(), digest);
+            assert_eq!(clone.slice(size - 9, 6), Some(&b"fathom"[..]));
+        }
     }
 
     #[test]

@@ -183,6 +183,11 @@ impl Recorder {
         position..self.position()
     }
 
+    /// Makes the contents its own: [`Image::unshare`].
+    pub fn unshare(&mut self) {
+        self.image.unshare();
+    }
+
     /// What the device holds now.
     pub fn image(&self) -> &Image {
         &self.image

@@ -1,7 +1,7 @@
 //! Every sequence of operations on a design, with the power cut at every write.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fathom_block::{
     Bounds, CrashPoint, Geometry, GeometryError, Image, Level, Recorder, Window, WriteLog,
@@ -15,6 +15,7 @@ use super::design::{Design, Volume};
 use super::encode;
 use super::legal::Legal;
 use super::shadow::Tree;
+use super::tally::Tally;
 
 /// Domain of the digest that identifies a state.
 const DOMAIN_STATE: u64 = 19;
@@ -71,17 +72,12 @@ pub struct Explorer<D> {
     geometry: Geometry,
     level: Level,
     blank: Image,
-    recoveries: Apart<AtomicU64>,
+    recoveries: Tally,
     /// Whether any power failure was survived badly.
     flawed: AtomicBool,
     /// Whether volumes that cannot be told apart by recovery are nevertheless all recovered.
     thorough: bool,
 }
-
-/// What many threads write, on a cache line of its own: not beside what they all read.
-#[derive(Debug)]
-#[repr(align(128))]
-struct Apart<T>(T);
 
 /// A mounted volume, and what it should be.
 #[derive(Clone, Debug)]
@@ -194,7 +190,7 @@ impl<D: Design> Explorer<D> {
         design.mkfs(&mut disk);
         let (blank, _) = disk.into_parts();
         let level = design.promise().level;
-        let (recoveries, flawed) = (Apart(AtomicU64::new(0)), AtomicBool::new(false));
+        let (recoveries, flawed) = (Tally::default(), AtomicBool::new(false));
         let thorough = false;
         let explorer =
             Explorer { design, limits, geometry, level, blank, recoveries, flawed, thorough };
@@ -231,7 +227,7 @@ impl<D: Design> Explorer<D> {
 
     /// Power failures judged so far.
     pub fn recoveries(&self) -> u64 {
-        self.recoveries.0.load(Ordering::Relaxed)
+        self.recoveries.sum()
     }
 
     pub(super) fn device_with(&self, image: &Image) -> Recorder {
@@ -529,10 +525,7 @@ impl<D: Design> System for Explorer<D> {
         };
         if self.limits.crashes > 0 && next.faults == 0 {
             let (violation, judged) = self.judge_counting(state, &next);
-            // Mostly nothing: then no other thread has to give up the number.
-            if judged > 0 {
-                self.recoveries.0.fetch_add(judged, Ordering::Relaxed);
-            }
+            self.recoveries.add(judged);
             if let Some(violation) = violation {
                 next.faults = violation.faults;
                 self.flawed.store(true, Ordering::Relaxed);
@@ -546,12 +539,18 @@ impl<D: Design> System for Explorer<D> {
     fn retrace(&self, state: &State<D::Memory>, action: &Action) -> Option<State<D::Memory>> {
         let Action::Call(call) = action else { return self.next(state, action) };
         let mut next = self.execute(state, call)?;
-        let survived = self.recoveries() > 0 && !self.flawed.load(Ordering::Relaxed);
+        let survived = !self.recoveries.is_zero() && !self.flawed.load(Ordering::Relaxed);
         if self.limits.crashes > 0 && next.faults == 0 && !survived {
             next.faults = self.judge(state, &next).map_or(0, |violation| violation.faults);
         }
         self.settle(&mut next);
         Some(next)
+    }
+
+    fn unshare(&self, state: &mut State<D::Memory>) {
+        state.volume.disk.unshare();
+        state.base.iter_mut().for_each(Image::unshare);
+        state.legal.unshare();
     }
 
     fn save(&self) -> Vec<u8> {

@@ -30,6 +30,14 @@ impl Legal {
         Legal { newest: Arc::new(Link { tree, older }), trees: self.trees + 1 }
     }
 
+    /// Copies what is shared with every clone.
+    pub(super) fn unshare(&mut self) {
+        if Arc::strong_count(&self.newest) > 1 {
+            let Link { tree, older } = &*self.newest;
+            self.newest = Arc::new(Link { tree: *tree, older: older.clone() });
+        }
+    }
+
     /// Those of them that can be changed, changed. The newest can.
     pub(super) fn filter_map(&self, mut change: impl FnMut(&mut Tree) -> bool) -> Legal {
         let mut trees: Vec<Tree> = self.iter().copied().collect();

@@ -16,6 +16,7 @@ mod explore;
 mod explorer;
 mod legal;
 mod shadow;
+mod tally;
 mod tell;
 
 pub use backed::Backed;

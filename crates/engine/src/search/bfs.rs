@@ -59,7 +59,11 @@ impl<T> Open<T> for Queue<T> {
             return self.fold(run);
         }
         self.states += run.states.len();
-        let (rest, spare) = join(self.runs.back_mut(), run);
+        // Long runs stay with whoever made them; short ones would be too many.
+        let fits = |last: &&mut Run<T>| {
+            last.home == run.home || last.states.len() + run.states.len() <= run_states_max::<T>()
+        };
+        let (rest, spare) = join(self.runs.back_mut().filter(fits), run);
         self.runs.extend(rest);
         spare
     }

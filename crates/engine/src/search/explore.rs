@@ -33,6 +33,10 @@ const PIECES_ENOUGH: usize = 16;
 /// clock is looked at between pieces.
 const PIECE_TIME: Duration = Duration::from_millis(20);
 
+/// A batch that takes less is not interrupted to look at the clock. What was explored of it need not
+/// be its beginning, so that threads can begin with what they made themselves.
+const BATCH_TIME: Duration = Duration::from_millis(100);
+
 /// Less work than this is done by one thread: waking the others takes some ten microseconds.
 const ALONE_BELOW: Duration = Duration::from_micros(100);
 
@@ -64,8 +68,12 @@ pub(super) fn explore<S: System, V: Visited, O: Open<S::State>>(
     let recents: Vec<RwLock<Recent>> =
         (0..plan.threads()).map(|_| RwLock::new(Recent::new())).collect();
     let work = |Task { phase, item, thread }: Task<Phase>| match phase {
-        Phase::Unfold => write(&pieces[item]).unfold(system),
-        Phase::Expand => write(&pieces[item]).expand(setting, &mut write(&recents[thread])),
+        Phase::Unfold => write(&pieces[item]).unfold(system, thread),
+        Phase::Expand => {
+            let mut recent = write(&recents[thread]);
+            recent.begin_piece(item);
+            write(&pieces[item]).expand(setting, &mut recent, thread);
+        }
         Phase::Insert => {
             let shards = item * SHARDS_TOGETHER..(item + 1) * SHARDS_TOGETHER;
             let mut sets: Vec<_> = shards.map(|shard| (shard, visited.shard(shard))).collect();
@@ -82,6 +90,7 @@ pub(super) fn explore<S: System, V: Visited, O: Open<S::State>>(
         let mut explorer = Explorer {
             setting,
             pieces: &pieces,
+            recents: &recents,
             pieces_expanded: &pieces_expanded,
             team,
             observer,
@@ -99,6 +108,7 @@ pub(super) fn explore<S: System, V: Visited, O: Open<S::State>>(
 struct Explorer<'a, S: System, V, O> {
     setting: &'a Setting<'a, S, V>,
     pieces: &'a [RwLock<Piece<S>>],
+    recents: &'a [RwLock<Recent>],
     pieces_expanded: &'a AtomicUsize,
     team: &'a Team<'a, Phase>,
     observer: &'a mut dyn Observer,
@@ -171,7 +181,7 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
         let mut news = Vec::new();
         judge.merge(&mut self.ledger.found, found, |index| news.push(index), |node| node);
         self.announce(&news);
-        let first = Run { depth: 0, first_node: 1, states };
+        let first = Run { depth: 0, first_node: 1, states, home: 0 };
         if plan.depth_max == Some(0) {
             first.span().append(&mut self.ledger.beyond);
         } else {
@@ -236,7 +246,8 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
         let size_max = self.piece_states_max();
         self.open.give_back(batch.split_off(self.runs_in_pieces(&batch, size_max)));
         let states: usize = batch.iter().map(|run| run.states.len()).sum();
-        let alone = self.cost.saturating_mul(states as u32) < ALONE_BELOW;
+        let work = self.cost.saturating_mul(states as u32);
+        let alone = work < ALONE_BELOW;
         let whole = batch.len() >= PIECES_ENOUGH || (alone && O::CUT_FREELY);
         let size = if whole { size_max } else { states.div_ceil(PIECES_WANTED) };
         let runs = cut(batch, size.min(size_max));
@@ -245,14 +256,19 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
         for (piece, run) in self.pieces.iter().zip(runs) {
             write(piece).load(run);
         }
-        let deadline = O::CUT_FREELY.then(|| self.deadline(started));
-        let expanded = self.team.run(Phase::Expand, loaded, deadline, alone);
+        self.recents.iter().for_each(|recent| write(recent).begin_batch());
+        let expanded = self.expand(loaded, started, work);
         let rest = self.pieces[expanded..loaded].iter().map(|piece| write(piece).unload());
         self.open.give_back(rest.collect());
         self.pieces_expanded.store(expanded, Ordering::Relaxed);
         self.team.run(Phase::Insert, SHARDS / SHARDS_TOGETHER, None, alone);
         self.divide_room(expanded);
-        self.team.run(Phase::Collect, expanded, None, alone);
+        if alone {
+            self.team.run(Phase::Collect, expanded, None, true);
+        } else {
+            let homes = self.pieces[..expanded].iter().map(|piece| read(piece).home());
+            self.team.run_at_home(Phase::Collect, homes);
+        }
         let mut explored = 0;
         for piece in &self.pieces[..expanded] {
             let mut piece = write(piece);
@@ -260,6 +276,18 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
             self.merge(&mut piece);
         }
         self.cost = started.elapsed() / (explored as u32).max(1);
+    }
+
+    /// Makes the children of so many pieces; returns of how many they were made before it was time to
+    /// look at the bounds again. A batch that does not take long is not interrupted.
+    fn expand(&self, pieces: usize, started: Instant, work: Duration) -> usize {
+        if work < ALONE_BELOW || work >= BATCH_TIME {
+            let deadline = O::CUT_FREELY.then(|| self.deadline(started));
+            return self.team.run(Phase::Expand, pieces, deadline, work < ALONE_BELOW);
+        }
+        let homes = self.pieces[..pieces].iter().map(|piece| read(piece).home());
+        self.team.run_at_home(Phase::Expand, homes);
+        pieces
     }
 
     /// States of one piece at most. Not fewer than two: then there are enough pieces for any run.

@@ -98,7 +98,7 @@ impl Ledger {
         self.links.append(harvest.links);
         let mut runs = Vec::with_capacity(harvest.runs.len());
         for states in harvest.runs {
-            let run = Run { depth, first_node, states };
+            let run = Run { depth, first_node, states, home: harvest.home };
             first_node += run.states.len() as u64;
             runs.push(run);
         }

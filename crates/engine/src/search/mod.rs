@@ -44,7 +44,11 @@
 //! first parent (and the first action of it) stays, as if one thread had done everything in order.
 //! Numbers, paths and counterexamples are then independent of threads and of timing; a search that
 //! ends at a violation or at [`Plan::states_max`] ends exactly there. Bounds on time and memory are
-//! checked between pieces and end wherever the machine happens to be.
+//! checked between pieces (between batches of less than a tenth of a second) and end wherever the
+//! machine happens to be.
+//!
+//! Which thread works on a piece makes no difference to the result, but to the time: each begins with
+//! the states that it made itself, whose memory it has at hand, and helps the others afterwards.
 //!
 //! # Memory
 //!

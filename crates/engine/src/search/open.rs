@@ -24,6 +24,9 @@ pub(super) struct Run<T> {
     pub(super) depth: u32,
     pub(super) first_node: u64,
     pub(super) states: Vec<T>,
+    /// The thread that made (most of) them, and explores them best: what it allocated is freed where
+    /// it belongs, and counted references stay on one core.
+    pub(super) home: usize,
 }
 
 impl<T> Run<T> {
@@ -132,16 +135,16 @@ pub(super) fn join<T>(
 /// Cuts runs into pieces of at most `size` states.
 pub(super) fn cut<T>(runs: Vec<Run<T>>, size: usize) -> Vec<Run<T>> {
     let mut pieces = Vec::with_capacity(runs.len());
-    for Run { depth, mut first_node, states } in runs {
+    for Run { depth, mut first_node, states, home } in runs {
         if states.len() <= size {
-            pieces.push(Run { depth, first_node, states });
+            pieces.push(Run { depth, first_node, states, home });
             continue;
         }
         let mut rest = states.into_iter();
         while rest.len() > 0 {
             let states: Vec<T> = rest.by_ref().take(size).collect();
             let nodes = states.len() as u64;
-            pieces.push(Run { depth, first_node, states });
+            pieces.push(Run { depth, first_node, states, home });
             first_node += nodes;
         }
     }

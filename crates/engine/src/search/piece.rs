@@ -65,6 +65,8 @@ pub(super) struct Piece<S: System> {
     spare: Vec<Vec<S::State>>,
     /// Children that may still be kept, by the bound on states.
     pub(super) room: u64,
+    /// The thread that made the parents, then the children.
+    home: usize,
     harvest: Harvest<S::State>,
 }
 
@@ -72,6 +74,8 @@ pub(super) struct Piece<S: System> {
 pub(super) struct Harvest<T> {
     /// The children kept, unless they are too deep to be explored.
     pub(super) runs: Vec<Vec<T>>,
+    /// The thread that made them.
+    pub(super) home: usize,
     /// How they were reached.
     pub(super) links: Segment,
     /// How many of them are new.
@@ -104,6 +108,7 @@ impl<S: System> Piece<S> {
             stuck: Vec::new(),
             spare: Vec::new(),
             room: u64::MAX,
+            home: 0,
             harvest: Harvest::new(judge),
         }
     }
@@ -112,6 +117,7 @@ impl<S: System> Piece<S> {
     pub(super) fn load(&mut self, run: Run<S::State>) {
         self.span = run.span();
         self.parents = run.states;
+        self.home = run.home;
     }
 
     /// Takes the numbers of folded parents, and how to make them.
@@ -119,15 +125,16 @@ impl<S: System> Piece<S> {
         (self.span, self.pedigree) = (span, pedigree);
     }
 
-    /// Makes the parents.
-    pub(super) fn unfold(&mut self, system: &S) {
+    /// Makes the parents, on this thread.
+    pub(super) fn unfold(&mut self, system: &S, thread: usize) {
         self.parents = std::mem::take(&mut self.pedigree).make(system);
+        self.home = thread;
     }
 
     /// Returns the parents, which were not explored.
     pub(super) fn unload(&mut self) -> Run<S::State> {
         let Span { depth, first_node, .. } = self.span;
-        Run { depth, first_node, states: std::mem::take(&mut self.parents) }
+        Run { depth, first_node, states: std::mem::take(&mut self.parents), home: self.home }
     }
 
     /// What came of the parents.
@@ -145,15 +152,30 @@ impl<S: System> Piece<S> {
         self.span.depth + 1
     }
 
-    /// Makes the children that the visited set does not know yet.
-    pub(super) fn expand<V: Visited>(&mut self, setting: &Setting<'_, S, V>, recent: &mut Recent) {
+    /// The thread that made what this piece holds.
+    pub(super) fn home(&self) -> usize {
+        self.home
+    }
+
+    /// Makes the children that the visited set does not know yet, on this thread.
+    pub(super) fn expand<V: Visited>(
+        &mut self,
+        setting: &Setting<'_, S, V>,
+        recent: &mut Recent,
+        thread: usize,
+    ) {
+        self.home = thread;
         let Setting { system, plan, visited, judge } = setting;
         let mut view = visited.view();
         // A key that arrives again may be closer.
         let once = !view.keeps_depths();
         let (mut actions, mut transitions) = (Vec::new(), 0);
         let mut parents = std::mem::take(&mut self.parents);
-        for (index, parent) in parents.drain(..).enumerate() {
+        let shares = plan.threads() > 1;
+        for (index, mut parent) in parents.drain(..).enumerate() {
+            if shares {
+                system.unshare(&mut parent);
+            }
             let mut stuck = true;
             actions.clear();
             system.actions(&parent, &mut actions);
@@ -213,6 +235,7 @@ impl<S: System> Piece<S> {
         let explored = plan.depth_max.is_none_or(|max| self.depth() < max);
         let mut parents_done = self.transitions.len();
         let harvest = &mut self.harvest;
+        harvest.home = self.home;
         let arrivals = self.arrivals.iter().zip(&self.origins);
         for (((key, arrival), origin), child) in arrivals.zip(self.children.drain(..)) {
             match arrival {
@@ -269,6 +292,7 @@ impl<T> Harvest<T> {
     fn new<S: System>(judge: &Judge<'_, S>) -> Harvest<T> {
         Harvest {
             runs: Vec::new(),
+            home: 0,
             links: Segment::default(),
             states_new: 0,
             moved_from: Vec::new(),

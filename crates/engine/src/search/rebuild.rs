@@ -76,7 +76,8 @@ pub(super) fn rebuild<S: System, V: Visited>(
     for &Span { depth, first_node, nodes } in open {
         let states = (first_node..first_node + nodes).map(|node| states.remove(&node));
         let states = states.collect::<Option<Vec<_>>>()?;
-        runs.extend(cut(vec![Run { depth, first_node, states }], run_states_max::<S::State>()));
+        let run = Run { depth, first_node, states, home: 0 };
+        runs.extend(cut(vec![run], run_states_max::<S::State>()));
     }
     Some(runs)
 }

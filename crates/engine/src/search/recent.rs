@@ -1,9 +1,10 @@
 //! A thread's memory of the keys it met last.
 //!
-//! Most children are met several times, and mostly within a short time. A thread takes the pieces of
-//! a search in ascending order, so a key that it has met before was met by an earlier parent: the
-//! new arrival would be found known, and can be dropped without asking the visited set (which is
-//! large and far away in memory) and without keeping the state until then.
+//! Most children are met several times, and mostly within a short time. A key that was met by an
+//! earlier parent would be found known, and can be dropped without asking the visited set (which is
+//! large and far away in memory) and without keeping the state until then. A thread mostly takes the
+//! pieces of a batch in ascending order; in one that comes before another it already had, nothing is
+//! dropped.
 
 /// Keys that are kept; 128 KiB of them, which fits beside other things into a second-level cache.
 const KEYS: usize = 1 << 13;
@@ -11,6 +12,10 @@ const KEYS: usize = 1 << 13;
 /// The keys met last, at most one for each value of some of its bits.
 pub(super) struct Recent {
     keys: Vec<u128>,
+    /// The last piece of this batch so far.
+    last: usize,
+    /// Whether all keys were met in this piece or before.
+    is_after_all: bool,
 }
 
 impl Recent {
@@ -19,14 +24,25 @@ impl Recent {
         // looked for there.
         let mut keys = vec![0; KEYS];
         keys[0] = 1;
-        Recent { keys }
+        Recent { keys, last: 0, is_after_all: true }
     }
 
-    /// Remembers a key; true if it was remembered already.
+    /// A new batch: its pieces come after all others.
+    pub(super) fn begin_batch(&mut self) {
+        self.last = 0;
+    }
+
+    /// The next keys are met in this piece.
+    pub(super) fn begin_piece(&mut self, piece: usize) {
+        self.is_after_all = piece >= self.last;
+        self.last = self.last.max(piece);
+    }
+
+    /// Remembers a key; true if it was met before, by an earlier parent.
     #[inline]
     pub(super) fn meet(&mut self, key: u128) -> bool {
         let place = &mut self.keys[key as usize % KEYS];
-        std::mem::replace(place, key) == key
+        std::mem::replace(place, key) == key && self.is_after_all
     }
 }
 
@@ -42,5 +58,19 @@ mod tests {
             assert!(recent.meet(key), "{key}");
         }
         assert!(!recent.meet(0));
+    }
+
+    #[test]
+    fn what_a_later_piece_met_says_nothing() {
+        let mut recent = Recent::new();
+        recent.begin_batch();
+        let met = [(5, 1), (3, 1), (3, 2), (3, 2), (4, 1), (5, 1), (6, 2)].map(|(piece, key)| {
+            recent.begin_piece(piece);
+            recent.meet(key)
+        });
+        assert_eq!(met, [false, false, false, false, false, true, true]);
+        recent.begin_batch();
+        recent.begin_piece(0);
+        assert!(recent.meet(1));
     }
 }

@@ -33,6 +33,11 @@ pub trait System: Sync {
         self.next(state, action)
     }
 
+    /// Called before one of several threads explores a state. What the state shares with states that
+    /// others explore (an `Arc` that is cloned with it) should become its own: threads that count
+    /// references to the same thing wait for each other at every step.
+    fn unshare(&self, _state: &mut Self::State) {}
+
     /// Identifies a state. States with equal keys are explored once: symmetry and isomorphism
     /// reduction is choosing equal keys. Either 128 hashed bits (see [`key_of`](super::key_of)) or,
     /// if it fits, the state itself; the search scatters the bits.

@@ -1,22 +1,37 @@
 //! A team of threads that works through one numbered list after the other.
 //!
 //! The calling thread is one of the team. Items are claimed in order, and a claimed item is always
-//! finished: after a list was cut short by a deadline, the finished items are its beginning.
+//! finished: after a list was cut short by a deadline, the finished items are its beginning. Or every
+//! item has a home, the thread that has what belongs to it at hand; then each thread begins with its
+//! own items, and helps the others when it has no more.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
 use super::meeting::Meeting;
 
-/// A list of items `0..items` of one kind of work.
+/// A list of items of one kind of work.
 #[derive(Clone, Copy)]
 struct Job<P> {
     phase: P,
-    items: usize,
-    deadline: Option<Instant>,
+    list: List,
+}
+
+#[derive(Clone, Copy)]
+enum List {
+    /// So many, in order, as long as there is time.
+    InOrder(usize, Option<Instant>),
+    /// As in [`Team::homes`].
+    Homes,
+}
+
+/// An item that has a home.
+struct Homely {
+    home: usize,
+    is_claimed: AtomicBool,
 }
 
 /// What one thread is asked to do.
@@ -24,7 +39,7 @@ struct Job<P> {
 pub(super) struct Task<P> {
     pub(super) phase: P,
     pub(super) item: usize,
-    /// The number of the thread. Within a job, each thread gets its items in ascending order.
+    /// The number of the thread.
     pub(super) thread: usize,
 }
 
@@ -36,8 +51,10 @@ pub(super) struct Team<'a, P> {
     meeting: Meeting,
     /// The present job; none: go home.
     job: Mutex<Option<Job<P>>>,
-    /// The next item that nobody has claimed.
+    /// The next item that nobody has claimed, if they are claimed in order.
     next: AtomicUsize,
+    /// The items, if they have homes.
+    homes: RwLock<Vec<Homely>>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
@@ -54,6 +71,7 @@ impl<'a, P: Copy + Send + Sync> Team<'a, P> {
             meeting: Meeting::new(threads),
             job: Mutex::new(None),
             next: AtomicUsize::new(0),
+            homes: RwLock::new(Vec::new()),
             panic: Mutex::new(None),
         };
         std::thread::scope(|scope| {
@@ -68,7 +86,8 @@ impl<'a, P: Copy + Send + Sync> Team<'a, P> {
     }
 
     /// Works through `items` items and returns how many were finished: all, unless the deadline
-    /// passed before. At least one is. `alone`: too little work to wake the others for.
+    /// passed before. At least one is. `alone`: too little work to wake the others for. Each thread
+    /// gets its items in ascending order.
     pub(super) fn run(
         &self,
         phase: P,
@@ -76,9 +95,24 @@ impl<'a, P: Copy + Send + Sync> Team<'a, P> {
         deadline: Option<Instant>,
         alone: bool,
     ) -> usize {
-        let job = Job { phase, items, deadline };
         self.next.store(0, Ordering::Relaxed);
-        if alone || items < 2 || self.threads < 2 {
+        self.work_off(Job { phase, list: List::InOrder(items, deadline) }, alone || items < 2);
+        self.next.load(Ordering::Relaxed).min(items)
+    }
+
+    /// Works through one item for each home. Each thread gets its own items in ascending order, then
+    /// those of others that nobody has claimed.
+    pub(super) fn run_at_home(&self, phase: P, homes: impl Iterator<Item = usize>) {
+        {
+            let mut list = self.homes.write().unwrap_or_else(PoisonError::into_inner);
+            list.clear();
+            list.extend(homes.map(|home| Homely { home, is_claimed: AtomicBool::new(false) }));
+        }
+        self.work_off(Job { phase, list: List::Homes }, false);
+    }
+
+    fn work_off(&self, job: Job<P>, alone: bool) {
+        if alone || self.threads < 2 {
             self.labour(0, job);
         } else {
             *self.job.lock().unwrap_or_else(PoisonError::into_inner) = Some(job);
@@ -89,7 +123,6 @@ impl<'a, P: Copy + Send + Sync> Team<'a, P> {
         if let Some(panic) = self.panic.lock().unwrap_or_else(PoisonError::into_inner).take() {
             resume_unwind(panic);
         }
-        self.next.load(Ordering::Relaxed).min(items)
     }
 
     fn follow(&self, thread: usize) {
@@ -105,24 +138,50 @@ impl<'a, P: Copy + Send + Sync> Team<'a, P> {
 
     /// Claims and finishes items. A panic ends the job for everybody and goes to the leader: a
     /// thread that did not come to the meeting would block the others for ever.
-    fn labour(&self, thread: usize, job: Job<P>) {
-        let work = || {
-            loop {
-                let late = job.deadline.is_some_and(|deadline| Instant::now() >= deadline);
-                if late && self.next.load(Ordering::Relaxed) > 0 {
-                    return;
-                }
-                let item = self.next.fetch_add(1, Ordering::Relaxed);
-                if item >= job.items {
-                    return;
-                }
-                (self.work)(Task { phase: job.phase, item, thread });
-            }
+    fn labour(&self, thread: usize, Job { phase, list }: Job<P>) {
+        let work = |item| (self.work)(Task { phase, item, thread });
+        let labour = || match list {
+            List::InOrder(items, deadline) => self.labour_in_order(items, deadline, work),
+            List::Homes => self.labour_at_home(thread, work),
         };
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
-            self.next.store(job.items, Ordering::Relaxed);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(labour)) {
+            match list {
+                List::InOrder(items, _) => self.next.store(items, Ordering::Relaxed),
+                List::Homes => self.homely().iter().for_each(|item| _ = item.claim()),
+            }
             *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
         }
+    }
+
+    fn labour_in_order(&self, items: usize, deadline: Option<Instant>, work: impl Fn(usize)) {
+        loop {
+            let late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if late && self.next.load(Ordering::Relaxed) > 0 {
+                return;
+            }
+            let item = self.next.fetch_add(1, Ordering::Relaxed);
+            if item >= items {
+                return;
+            }
+            work(item);
+        }
+    }
+
+    fn labour_at_home(&self, thread: usize, work: impl Fn(usize)) {
+        let items = self.homely();
+        let own = (0..items.len()).filter(|item| items[*item].home == thread);
+        own.chain(0..items.len()).filter(|item| items[*item].claim()).for_each(work);
+    }
+
+    fn homely(&self) -> RwLockReadGuard<'_, Vec<Homely>> {
+        self.homes.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Homely {
+    /// Whether nobody was faster.
+    fn claim(&self) -> bool {
+        !self.is_claimed.swap(true, Ordering::Relaxed)
     }
 }
 
@@ -161,6 +220,40 @@ mod tests {
     }
 
     #[test]
+    fn at_home_every_item_is_done_once_and_ones_own_come_first() {
+        for threads in [1, 2, 4] {
+            let home = |item: usize| item * 7 % threads;
+            let done: Vec<Mutex<Vec<usize>>> = (0..threads).map(|_| Mutex::default()).collect();
+            let work = |task: Task<()>| {
+                std::thread::sleep(Duration::from_micros(100));
+                done[task.thread].lock().unwrap().push(task.item);
+            };
+            let take = || -> Vec<Vec<usize>> {
+                done.iter().map(|done| std::mem::take(&mut *done.lock().unwrap())).collect()
+            };
+            let assert_once = |done: Vec<Vec<usize>>| {
+                let mut items = done.concat();
+                items.sort_unstable();
+                assert!(items.into_iter().eq(0..100));
+            };
+            Team::gather(threads, &work, |team| {
+                team.run_at_home((), (0..100).map(home));
+                let done = take();
+                for (thread, items) in done.iter().enumerate() {
+                    let own = items.iter().filter(|item| home(**item) == thread).count();
+                    assert!(items[..own].iter().all(|item| home(*item) == thread));
+                    assert!(items[..own].is_sorted());
+                }
+                assert_once(done);
+                // Nobody is at home: others do the work.
+                team.run_at_home((), (0..100).map(|_| threads));
+                assert_once(take());
+                team.run_at_home((), std::iter::empty());
+            });
+        }
+    }
+
+    #[test]
     fn a_deadline_leaves_a_beginning() {
         let done: Vec<AtomicUsize> = (0..100).map(|_| AtomicUsize::new(0)).collect();
         let work = |task: Task<()>| {
@@ -186,6 +279,10 @@ mod tests {
             let caught = catch_unwind(AssertUnwindSafe(|| Team::gather(threads, &work, lead)));
             let panic = caught.expect_err("the panic was lost");
             assert_eq!(panic.downcast_ref::<&str>(), Some(&"item 37"));
+            let at_home =
+                |team: &Team<'_, ()>| team.run_at_home((), (0..100).map(|item| item % threads));
+            let caught = catch_unwind(AssertUnwindSafe(|| Team::gather(threads, &work, at_home)));
+            assert!(caught.is_err());
             let leader = catch_unwind(AssertUnwindSafe(|| {
                 Team::gather(threads, &work, |_| -> () { panic!("leader") });
             }));
