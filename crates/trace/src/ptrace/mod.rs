@@ -176,8 +176,10 @@ impl Tracer {
     fn until_all_ended(&mut self, caught: &Caught) -> Result<()> {
         loop {
             let mut status = 0;
+            // Not for children of other threads, who wait for them themselves.
+            let options = libc::__WALL | libc::__WNOTHREAD;
             // SAFETY: `status` is a local integer.
-            let tid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL) };
+            let tid = unsafe { libc::waitpid(-1, &raw mut status, options) };
             if tid < 0 {
                 match io::Error::last_os_error().raw_os_error() {
                     Some(libc::ECHILD) => return Ok(()),
