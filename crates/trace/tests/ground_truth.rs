@@ -4,13 +4,14 @@
 #![allow(unsafe_code, reason = "reads a log of plain integers and asks who runs it")]
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fathom_trace::layout::{SLOTS_MAX, SlotKind, Source, calls, index_of_nr};
 use fathom_trace::run::{self, Plan, Tracer, Who};
 use fathom_trace::sample::{AT_FDCWD, Raw, Sample, Touch, encode};
-use fathom_trace::{Target, Traced};
+use fathom_trace::{Target, TraceError, Traced};
 
 const HEAD: usize = 32;
 
@@ -225,6 +226,7 @@ fn traced(kind: &str, tracer: Tracer, rounds: &str) -> Result<(Counts, Traced), 
     traced_with(kind, tracer, rounds, false)
 }
 
+/// Only what the machine lacks is a reason to skip; any other error is a failure.
 fn traced_with(
     kind: &str,
     tracer: Tracer,
@@ -250,7 +252,13 @@ fn traced_with(
     let target = Target::new(&mounted.point()).map_err(|error| error.to_string())?;
     let (who, targets) = (Who::Command(argv), vec![target]);
     let plan = Plan { who, targets, tracer, record: None, budget: None, distrust };
-    let traced = run::run(&plan).map_err(|error| error.to_string())?;
+    let traced = run::run(&plan).map_err(|error| match &error {
+        TraceError::Bpf(_) | TraceError::Unproven(_) => error.to_string(),
+        TraceError::System { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+            error.to_string()
+        }
+        _ => panic!("{error}"),
+    })?;
     assert_eq!(traced.ended, Some(fathom_trace::Ended::Exit(0)), "the program itself failed");
     Ok((expected(&log), traced))
 }
