@@ -1,5 +1,5 @@
 //! Exploring ext4: a tour against the discipline of Metis (depth first, unmounting and mounting
-//! around every meta-operation, the whole tree walked after it).
+//! around every meta-operation, the whole tree tree_compared after it).
 //!
 //! The same program, seed, operations and weights, on one processor; the three take turns, and the
 //! medians count. The operations are those of Metis: five meta-operations and ten single calls.
@@ -91,11 +91,11 @@ struct Contender {
 const CONTENDERS: [Contender; 3] = [
     Contender {
         name: "depth first, remount every meta-operation, whole tree",
-        args: &["--strategy", "dfs", "--remount", "every-op", "--back", "remount", "--full-walk"],
+        args: &["--strategy", "dfs", "--remount", "every-op", "--back", "remount", "--every-tree"],
     },
     Contender {
         name: "tour, whole tree after every operation",
-        args: &["--strategy", "tour", "--remount", "never", "--full-walk"],
+        args: &["--strategy", "tour", "--remount", "never", "--every-tree"],
     },
     Contender {
         name: "tour, what was touched after every operation",

@@ -30,7 +30,7 @@ impl CrashObserver for Nobody {
 /// Distinct images per second on one core.
 fn images_per_second(known: &library::Known, probe: bool) -> f64 {
     let subject = known.open(None).expect("it is built in");
-    let config = CrashConfig { depth: 8, probe, second_opinion: false, ..CrashConfig::default() };
+    let config = CrashConfig { depth: 8, probe, fsck: false, ..CrashConfig::default() };
     let plan = CrashPlan {
         config,
         strategy: Strategy::Bfs,

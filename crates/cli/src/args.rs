@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use fathom_engine::{Back, Remounts, Strategy};
+use fathom_engine::{Remounts, RestorePolicy, Strategy};
 
 use crate::cover::args::CoverArgs;
 
@@ -43,7 +43,7 @@ pub(crate) enum Command {
     Design(Box<crate::command::design::DesignArgs>),
     /// Repeat a finding or a trace: exit 0 if it goes the same way, 1 if not
     Replay(ReplayArgs),
-    /// Look longer for a shorter way to a finding
+    /// Inspection longer for a shorter way to a finding
     Shrink(ShrinkArgs),
     /// Turn a trace into a program that stands alone
     Export(ExportArgs),
@@ -82,7 +82,7 @@ pub(crate) struct CheckArgs {
     pub(crate) states: Option<usize>,
     /// How to go back: cheapest, clone, ioctl, freeze, remount, replay
     #[arg(long, value_name = "WAY", default_value = "cheapest")]
-    pub(crate) back: Back,
+    pub(crate) back: RestorePolicy,
     /// Unmount and mount: never, every N, every-op, p=0.01
     #[arg(long, value_name = "WHEN")]
     pub(crate) remount: Option<Remounts>,
@@ -90,8 +90,8 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "N", value_parser = every)]
     pub(crate) fsck: Option<u64>,
     /// Compare the whole tree after every operation
-    #[arg(long, conflicts_with = "walk_every")]
-    pub(crate) full_walk: bool,
+    #[arg(long, alias = "full-walk", conflicts_with = "tree_every")]
+    pub(crate) every_tree: bool,
     /// A call that takes longer is a finding
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     pub(crate) deadline: Duration,
@@ -117,8 +117,8 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "S")]
     pub(crate) seed: Option<u64>,
     /// Compare the whole tree after every N operations
-    #[arg(long, value_name = "N")]
-    pub(crate) walk_every: Option<u64>,
+    #[arg(long, alias = "walk-every", value_name = "N")]
+    pub(crate) tree_every: Option<u64>,
     /// Compare the order of timestamps too
     #[arg(long)]
     pub(crate) times: bool,

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Result, anyhow};
-use fathom_core::Territory;
-use fathom_engine::finding::investigate::hang;
-use fathom_engine::pulse::LastWords;
-use fathom_engine::{Player, Report, check_all};
+use fathom_core::Testbed;
+use fathom_engine::check::call_monitor::OnStuck;
+use fathom_engine::check::finding::investigate::hang;
+use fathom_engine::{Participant, Report, check_all};
 
-use crate::plan::Checked;
+use crate::plan::CheckPlan;
 use crate::progress::Bar;
 use crate::subjects::Spec;
 
@@ -20,7 +20,7 @@ pub(crate) fn with_subject<T: Send>(
     spec: &Spec,
     reference: &fathom_model::Config,
     times: bool,
-    work: impl FnOnce(&mut dyn Territory) -> Result<T> + Send,
+    work: impl FnOnce(&mut dyn Testbed) -> Result<T> + Send,
 ) -> Result<T> {
     thread::scope(|scope| {
         let handle = scope.spawn(|| {
@@ -33,18 +33,18 @@ pub(crate) fn with_subject<T: Send>(
 
 /// Runs a check to its end; `quiet` shows no progress. Findings are also written to `out` when a
 /// call that never returns ends the program.
-pub(crate) fn run_check(checked: &Checked, out: &Path, quiet: bool) -> Result<Report> {
-    let Checked { spec, rivals, plan } = checked;
+pub(crate) fn run_check(checked: &CheckPlan, out: &Path, quiet: bool) -> Result<Report> {
+    let CheckPlan { spec, rivals, plan } = checked;
     let mut plan = plan.clone();
-    plan.last_words = last_words(checked, out);
+    plan.on_stuck = on_stuck(checked, out);
     let times = plan.config.check.times;
     with_subject(spec, &plan.reference, times, |subject| {
         let mut others = Vec::new();
         for (spec, reference) in rivals {
             others.push((spec.build(reference, times)?, reference.clone()));
         }
-        let mut players = vec![Player { subject, reference: plan.reference.clone() }];
-        players.extend(others.iter_mut().map(|(subject, reference)| Player {
+        let mut players = vec![Participant { subject, reference: plan.reference.clone() }];
+        players.extend(others.iter_mut().map(|(subject, reference)| Participant {
             subject: subject.as_mut(),
             reference: reference.clone(),
         }));
@@ -55,7 +55,7 @@ pub(crate) fn run_check(checked: &Checked, out: &Path, quiet: bool) -> Result<Re
 
 /// A thread that waits in the kernel cannot be ended: the finding is written, and the program is
 /// left with it.
-fn last_words(checked: &Checked, out: &Path) -> LastWords {
+fn on_stuck(checked: &CheckPlan, out: &Path) -> OnStuck {
     let (subject, plan, out) = (checked.spec.to_string(), checked.plan.clone(), out.to_owned());
     Arc::new(move |ops, late| {
         let finding = hang(&subject, &plan, ops, late);

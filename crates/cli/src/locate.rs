@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use fathom_core::Trace;
 use fathom_designs::finding::Stored as StoredDesign;
+use fathom_engine::check::finding::record::read_trace;
 use fathom_engine::crash::finding::StoredCrash;
-use fathom_engine::finding::record::read_trace;
 
 /// Finds a trace: a file, or that of a finding: the minimal one, unless `full`.
 pub(crate) fn locate(what: &str, out: &Path, full: bool) -> Result<Trace> {

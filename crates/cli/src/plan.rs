@@ -15,7 +15,7 @@ const BUDGET_DEFAULT: Duration = Duration::from_secs(30);
 
 /// A subject and a plan for it.
 #[derive(Clone)]
-pub(crate) struct Checked {
+pub(crate) struct CheckPlan {
     pub(crate) spec: Spec,
     /// Who else votes, each with its reference.
     pub(crate) rivals: Vec<(Spec, fathom_model::Config)>,
@@ -23,7 +23,7 @@ pub(crate) struct Checked {
 }
 
 /// The meaning of the arguments of `check`.
-pub(crate) fn of_check(args: &CheckArgs) -> Result<Checked> {
+pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
     let mut spec: Spec = args.subject.parse()?;
     if let Some(name) = &args.mutant {
         spec = spec.with_mutant(parse_mutant(name)?)?;
@@ -45,11 +45,11 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<Checked> {
         }
     };
     config.check.times |= args.times;
-    if let Some(walk_every) = args.walk_every {
-        config.check.walk_every = walk_every;
+    if let Some(tree_every) = args.tree_every {
+        config.check.tree_every = tree_every;
     }
-    if args.full_walk {
-        config.check.walk_every = 1;
+    if args.every_tree {
+        config.check.tree_every = 1;
     }
     config.validate()?;
     let profile = args.profile.clone().map_or_else(|| spec.profile(), Ok)?;
@@ -67,7 +67,7 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<Checked> {
     }
     plan.labels = labels(&profile);
     plan.labels.insert("strategy".to_owned(), plan.explore.strategy.to_string());
-    Ok(Checked { spec, rivals: rivals(&args.against, args.space)?, plan })
+    Ok(CheckPlan { spec, rivals: rivals(&args.against, args.space)?, plan })
 }
 
 fn exploration(args: &CheckArgs) -> Result<Exploration> {

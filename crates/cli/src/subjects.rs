@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
-use fathom_core::Territory;
+use fathom_core::Testbed;
 use fathom_model::{Config, ModelSubject, Mutant, Quirks};
 use fathom_subjects::dir::Environment;
 use fathom_subjects::fuse::ReffsSubject;
@@ -265,7 +265,7 @@ impl Spec {
 
     /// Makes the subject; it stays on the thread that makes it. `reference` is how the model that it
     /// contains, if any, is set up.
-    pub(crate) fn build(&self, reference: &Config, times: bool) -> Result<Box<dyn Territory>> {
+    pub(crate) fn build(&self, reference: &Config, times: bool) -> Result<Box<dyn Testbed>> {
         let view = View { times, ..View::default() };
         let with = |mutant: &Option<Mutant>| Config { mutant: *mutant, ..reference.clone() };
         Ok(match self {

@@ -36,7 +36,7 @@ fn mistakes_are_named_with_exit_code_2() {
         (&["check", "model", "--resume"], "--map"),
         (&["check", "model", "--map", "nowhere", "--resume", "--seed", "1"], "nowhere"),
         (&["check", "model", "--deadline", "0s"], "give at least 1ms"),
-        (&["check", "model", "--full-walk", "--walk-every", "3"], "cannot be used with"),
+        (&["check", "model", "--every-tree", "--tree-every", "3"], "cannot be used with"),
     ];
     for (args, expected) in cases {
         let answer = ask(args, dir.path());
@@ -111,10 +111,10 @@ fn every_way_back_and_every_policy_leave_ext4_as_the_model_has_it() {
     let common = ["check", "ext4", "--seed", "1", "--json", "--ops"];
     let runs: [&[&str]; 6] = [
         &["2000", "--strategy", "dfs", "--back", "freeze"],
-        &["600", "--strategy", "dfs", "--back", "remount", "--remount", "every-op", "--full-walk"],
+        &["600", "--strategy", "dfs", "--back", "remount", "--remount", "every-op", "--every-tree"],
         &["1000", "--strategy", "dfs", "--back", "replay", "--depth", "12"],
         &["3000", "--strategy", "tour", "--remount", "every 100", "--fsck", "every 500"],
-        &["2000", "--strategy", "tour", "--remount", "p=0.02", "--full-walk"],
+        &["2000", "--strategy", "tour", "--remount", "p=0.02", "--every-tree"],
         &["3000", "--strategy", "walk", "--fsck", "1000"],
     ];
     for run in runs {

@@ -46,7 +46,7 @@ fn every_mistake_has_a_clear_error_and_exit_code_2() {
         (&["check", "model", "--ops", "0"], "give at least 1"),
         (&["check", "model", "--budget", "0s"], "give at least 1ms"),
         (&["check", "model", "--budget", "soon"], "write for example 30s"),
-        (&["check", "model", "--walk-every", "0"], "check.walk_every cannot be 0"),
+        (&["check", "model", "--tree-every", "0"], "check.tree_every cannot be 0"),
         (&["check", "model", "--ops", "5", "--budget", "5s"], "cannot be used with"),
         (&["replay", "c0ffee"], "no file, no directory and no finding"),
         (&["replay", "new.jsonl"], "use a newer fathom"),

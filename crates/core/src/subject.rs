@@ -1,4 +1,4 @@
-//! The seam to what executes operations. What a campaign needs beyond it is [`crate::Territory`].
+//! The seam to what executes operations. What a campaign needs beyond it is [`crate::Testbed`].
 
 use std::collections::BTreeSet;
 

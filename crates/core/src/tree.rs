@@ -21,7 +21,7 @@ use crate::bytes::{FsBytes, FsPath};
 use crate::digest::{DataSum, Digest};
 use crate::errno::Errno;
 use crate::flags::Mode;
-use crate::territory::Glimpse;
+use crate::testbed::PathState;
 
 /// Domains keep the hashes of different things apart.
 mod domain {
@@ -334,14 +334,14 @@ impl Tree {
         sum
     }
 
-    /// What [`crate::Territory::glance`] shows of one path.
-    pub fn glimpse(&self, path: &FsPath) -> Glimpse {
+    /// What [`crate::Testbed::observe_paths`] shows of one path.
+    pub fn path_state(&self, path: &FsPath) -> PathState {
         let entry = self.entries.get(path).map(|entry| Entry { same_as: None, ..entry.clone() });
         let names = entry.as_ref().filter(|entry| entry.kind == Kind::Dir).map(|_| {
             let below = self.entries.keys().filter(|other| other.parent().as_ref() == Some(path));
             below.map(|child| FsBytes::from(child.file_name())).collect()
         });
-        Glimpse { path: path.clone(), entry, names }
+        PathState { path: path.clone(), entry, names }
     }
 
     /// What differs from `self` (expected) in `found`, path by path. Times are compared separately:

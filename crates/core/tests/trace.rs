@@ -156,7 +156,7 @@ fn a_line_without_end_does_not_fill_the_memory() {
 
 #[test]
 fn a_full_disk_is_reported_with_the_line() {
-    /// Room for a few bytes, as a device that is full.
+    /// DaemonSandbox for a few bytes, as a device that is full.
     struct Full(usize);
     impl std::io::Write for Full {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

@@ -5,7 +5,7 @@
 use fathom_block::{Geometry, Level, Recorder};
 use fathom_core::{DataSum, Errno};
 use fathom_designs::volume::{
-    Design, Invariant, Menu, Path, Promise, Tree, Volume, device, explore,
+    Design, Invariant, OperationSet, Path, Promise, Tree, Volume, device, explore,
 };
 
 const BLOCK: usize = 16;
@@ -89,8 +89,8 @@ impl Design for TwoCopies {
     fn promise(&self) -> Promise {
         Promise { level: Level::Epoch, fsync_is_sync: true }
     }
-    fn menu(&self) -> Menu {
-        Menu { entries_max: ENTRIES, ..Menu::default() }
+    fn menu(&self) -> OperationSet {
+        OperationSet { entries_max: ENTRIES, ..OperationSet::default() }
     }
     fn invariants(&self) -> &'static [Invariant<TwoCopies>] {
         INVARIANTS

@@ -10,8 +10,8 @@ use crate::classic::{ManagersError, Philosophers, SeatsError, TwoPhase};
 use crate::journal::{self, Journal};
 use crate::logfs::{self, Logfs};
 use crate::mapping::{self, GeometryError, Kind, Layout, Mapping};
-use crate::story::Told;
-use crate::volume::{Backed, Design, Explorer, ExplorerError, Limits, Menu, Variant};
+use crate::story::ExplainedSystem;
+use crate::volume::{Backed, Design, Explorer, ExplorerError, Limits, OperationSet, Variant};
 
 /// The names and what each is.
 pub const DESIGNS: [(&str, &str); 6] = [
@@ -127,7 +127,7 @@ pub trait Visitor {
     type Out;
 
     /// Does it.
-    fn visit<S: Told>(self, system: &S) -> Self::Out;
+    fn visit<S: ExplainedSystem>(self, system: &S) -> Self::Out;
 }
 
 /// All names.
@@ -290,14 +290,14 @@ impl Spec {
         self.switches.iter().filter_map(|name| V::named(name)).collect()
     }
 
-    fn menu(&self, default: Menu, entries_max: usize) -> Result<Menu, SpecError> {
+    fn menu(&self, default: OperationSet, entries_max: usize) -> Result<OperationSet, SpecError> {
         let files = self.files.unwrap_or(default.entries_max);
         if !(1..=entries_max).contains(&files) {
             let why =
                 format!("{} has room for 1 to {entries_max} files and directories", self.name);
             return Err(SpecError::Size { what: "files", value: files, why });
         }
-        Ok(Menu { entries_max: files, ..default })
+        Ok(OperationSet { entries_max: files, ..default })
     }
 
     fn explorer<D: Design>(&self, design: D) -> Result<Explorer<D>, SpecError> {

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::Spec;
 use crate::shrink::{play, shrink};
-use crate::story::{Story, Told};
+use crate::story::{ExplainedSystem, Story};
 
 /// Domain of the digest that names a finding.
 const DOMAIN_FINDING: u64 = 20;
@@ -92,7 +92,7 @@ pub enum FindingError {
 impl Finding {
     /// Shrinks what a search found. None if it cannot be played again: the search counts on
     /// determinism, so that is a mistake of the design's author.
-    pub fn investigate<S: Told>(
+    pub fn investigate<S: ExplainedSystem>(
         system: &S,
         spec: &Spec,
         property: &str,
@@ -105,7 +105,7 @@ impl Finding {
         Finding::shrunk(system, spec, property, count, &actions, &actions, budget)
     }
 
-    fn shrunk<S: Told>(
+    fn shrunk<S: ExplainedSystem>(
         system: &S,
         spec: &Spec,
         property: &str,
@@ -208,7 +208,7 @@ impl Stored {
         Ok(Stored { record, trace, minimal, dir: dir.to_owned() })
     }
 
-    fn actions<S: Told>(
+    fn actions<S: ExplainedSystem>(
         &self,
         name: &str,
         lines: &[String],
@@ -225,7 +225,11 @@ impl Stored {
     ///
     /// # Errors
     /// If the trace is not one of this system.
-    pub fn play<S: Told>(&self, system: &S, full: bool) -> Result<Option<Story>, FindingError> {
+    pub fn play<S: ExplainedSystem>(
+        &self,
+        system: &S,
+        full: bool,
+    ) -> Result<Option<Story>, FindingError> {
         let (name, lines) = match full {
             true => ("trace.jsonl", &self.trace),
             false => ("minimal.jsonl", &self.minimal),
@@ -240,7 +244,7 @@ impl Stored {
     ///
     /// # Errors
     /// If a trace is not one of this system.
-    pub fn shrink<S: Told>(
+    pub fn shrink<S: ExplainedSystem>(
         &self,
         system: &S,
         budget: Duration,

@@ -8,7 +8,7 @@
 //! * [`classic`]: the Dining Philosophers and two-phase commit, whose state counts are known.
 //!
 //! Each is a [`System`](fathom_engine::search::System): the explicit-state search of the engine
-//! explores it. A counterexample is [`Told`](story::Told) step by step, shrunk ([`mod@shrink`]) and
+//! explores it. A counterexample is [`ExplainedSystem`](story::ExplainedSystem) step by step, shrunk ([`mod@shrink`]) and
 //! kept ([`finding`]); [`catalog`] makes a design from its name and switches. Why designs see
 //! the engine, and the engine never sees designs: `docs/adr/0006-designs.md`.
 

@@ -4,17 +4,21 @@ use std::time::{Duration, Instant};
 
 use fathom_engine::search::{Discovery, Expectation, Trace};
 
-use crate::story::Told;
+use crate::story::ExplainedSystem;
 
 /// Takes the actions, if each makes sense where it is taken; the trace, if the property is violated
 /// in its last state.
-pub fn play<S: Told>(system: &S, property: &str, actions: &[S::Action]) -> Option<Trace<S>> {
+pub fn play<S: ExplainedSystem>(
+    system: &S,
+    property: &str,
+    actions: &[S::Action],
+) -> Option<Trace<S>> {
     let trace = follow(system, actions)?;
     violates(system, property, trace.end()).then_some(trace)
 }
 
 /// Takes the actions, if each makes sense where it is taken.
-pub fn follow<S: Told>(system: &S, actions: &[S::Action]) -> Option<Trace<S>> {
+pub fn follow<S: ExplainedSystem>(system: &S, actions: &[S::Action]) -> Option<Trace<S>> {
     let start = system.init().into_iter().next()?;
     let mut trace = Trace { start, steps: Vec::with_capacity(actions.len()) };
     for action in actions {
@@ -27,7 +31,7 @@ pub fn follow<S: Told>(system: &S, actions: &[S::Action]) -> Option<Trace<S>> {
     Some(trace)
 }
 
-fn violates<S: Told>(system: &S, property: &str, state: &S::State) -> bool {
+fn violates<S: ExplainedSystem>(system: &S, property: &str, state: &S::State) -> bool {
     if property == Discovery::DEADLOCK {
         let mut actions = Vec::new();
         system.actions(state, &mut actions);
@@ -42,7 +46,7 @@ fn violates<S: Told>(system: &S, property: &str, state: &S::State) -> bool {
 
 /// A shortest sequence that can be reached by leaving out runs of actions and by making single ones
 /// simpler. Stops when the time is over, with what it has.
-pub fn shrink<S: Told>(
+pub fn shrink<S: ExplainedSystem>(
     system: &S,
     property: &str,
     actions: &[S::Action],

@@ -8,7 +8,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// A system whose counterexamples can be told, recorded and played again.
-pub trait Told: System<Action: Clone + PartialEq + Serialize + DeserializeOwned> {
+pub trait ExplainedSystem:
+    System<Action: Clone + PartialEq + Serialize + DeserializeOwned>
+{
     /// Tells a trace whose last state violates a property.
     fn story(&self, trace: &Trace<Self>, property: &str) -> Story
     where

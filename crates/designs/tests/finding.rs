@@ -7,7 +7,7 @@ use fathom_designs::catalog::{Spec, SpecError, Visitor, names, switches};
 use fathom_designs::finding::{Finding, Stored};
 use fathom_designs::journal::{Journal, Switch};
 use fathom_designs::shrink::{follow, play, shrink};
-use fathom_designs::story::Told;
+use fathom_designs::story::ExplainedSystem;
 use fathom_designs::volume::{Action, Call, Explorer, Limits, Path};
 use fathom_engine::search::{Plan, Strategy, Unobserved, search};
 
@@ -80,7 +80,7 @@ struct RoundTrip<'a> {
 impl Visitor for RoundTrip<'_> {
     type Out = Vec<(String, usize)>;
 
-    fn visit<S: Told>(self, system: &S) -> Self::Out {
+    fn visit<S: ExplainedSystem>(self, system: &S) -> Self::Out {
         let deadlock = system.has_deadlocks();
         let plan = Plan { depth_max: Some(self.depth), deadlock, ..Plan::default() };
         let report = search(system, &Strategy::Bfs, &plan, &mut Unobserved).expect("a sound plan");
@@ -132,7 +132,7 @@ fn what_there_is_not_is_refused_by_name() {
     struct Nothing;
     impl Visitor for Nothing {
         type Out = ();
-        fn visit<S: Told>(self, _: &S) {}
+        fn visit<S: ExplainedSystem>(self, _: &S) {}
     }
     for name in names() {
         assert_eq!(Spec::new(name).open(Nothing), Ok(()), "{name}");

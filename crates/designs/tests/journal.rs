@@ -2,8 +2,8 @@
 
 use fathom_designs::journal::{Journal, Switch};
 use fathom_designs::shrink::play;
-use fathom_designs::story::Told;
-use fathom_designs::volume::{Action, Call, Explorer, Limits, Menu, Path, Variant};
+use fathom_designs::story::ExplainedSystem;
+use fathom_designs::volume::{Action, Call, Explorer, Limits, OperationSet, Path, Variant};
 use fathom_engine::search::{Plan, Report, Stop, Strategy, Unobserved, search};
 
 const KEEPS: &str = "keeps what it promised";
@@ -22,7 +22,7 @@ fn explore_with(design: Journal, limits: Limits, depth: u32) -> (Explorer<Journa
 /// Few files, so that long workloads are cheap.
 fn few() -> Journal {
     let journal = Journal::default();
-    Journal { menu: Menu { entries_max: 2, ..journal.menu }, ..journal }
+    Journal { menu: OperationSet { entries_max: 2, ..journal.menu }, ..journal }
 }
 
 #[test]

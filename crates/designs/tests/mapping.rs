@@ -1,7 +1,7 @@
 //! The file-mapping designs: the result tables of the seed, exact state counts, symmetry.
 
 use fathom_designs::mapping::{Fault, Kind, Layout, Mapping, Order};
-use fathom_designs::story::Told;
+use fathom_designs::story::ExplainedSystem;
 use fathom_engine::search::{Plan, Report, Stop, Strategy, Unobserved, search};
 
 fn mapping(kind: Kind, order: Order, cache: bool, threads: usize) -> Mapping {

@@ -3,7 +3,7 @@
 use fathom_block::{Geometry, Level, Recorder};
 use fathom_core::Errno;
 use fathom_designs::volume::{
-    Design, Explorer, ExplorerError, Invariant, Limits, Menu, Path, Promise, Tree, Volume,
+    Design, Explorer, ExplorerError, Invariant, Limits, OperationSet, Path, Promise, Tree, Volume,
 };
 use fathom_engine::search::{Plan, Report, Strategy, Unobserved, search};
 use two_copies::TwoCopies;
@@ -58,8 +58,14 @@ impl Design for Mistaken {
     fn promise(&self) -> Promise {
         Promise { level: Level::Linear, fsync_is_sync: true }
     }
-    fn menu(&self) -> Menu {
-        Menu { entries_max: 1, dirs_deep_max: 0, write_blocks: 1, overwrite: false, opens: false }
+    fn menu(&self) -> OperationSet {
+        OperationSet {
+            entries_max: 1,
+            dirs_deep_max: 0,
+            write_blocks: 1,
+            overwrite: false,
+            opens: false,
+        }
     }
     fn invariants(&self) -> &'static [Invariant<Mistaken>] {
         NEVER

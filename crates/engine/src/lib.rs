@@ -1,12 +1,14 @@
-//! Generates workloads, runs them side by side on a subject and the reference, judges, records.
+//! Finds out what is wrong with a file system: three engines over one set of words.
 //!
-//! The modules are the flow: [`generate`] makes operations, a [`duel`] executes each on both,
-//! [`oracle`] judges, [`finding`] verifies, shrinks and records what is wrong; [`check`] is the
-//! campaign that ties them, [`coverage`] counts what it has exercised, and [`replay`] repeats a
-//! recorded one. The engine never prints: it tells a [`Reporter`].
+//! * [`check`] runs generated operations side by side on a subject and on the reference file system,
+//!   compares every answer and the visible trees, and records what differs.
+//! * [`crash`] cuts the power at every write of every short workload and judges what is left.
+//! * [`search`] explores every state of a system that can be cloned; [`crash`] and the designs of
+//!   on-disk formats are such systems.
 //!
-//! Beside it, [`search`] explores every state of a system that can be cloned, [`visited`] is its
-//! memory, and [`crash`] is such a system: a file system whose power fails at every write.
+//! They share [`generate`] (where operations come from), [`choice`] (the one seeded stream of random
+//! choices) and [`coverage`] (what the operations have exercised). The engine never prints: it tells a
+//! [`Reporter`].
 
 #![forbid(unsafe_code)]
 
@@ -14,25 +16,18 @@ pub mod check;
 pub mod choice;
 pub mod coverage;
 pub mod crash;
-pub mod duel;
-pub mod finding;
 pub mod generate;
-pub mod goals;
-pub mod oracle;
-pub mod pulse;
-pub mod replay;
-pub mod run;
 pub mod search;
-pub mod stats;
-pub mod visited;
 
-pub use check::{Back, Exploration, Plan, Player, Remounts, Report, Strategy, check, check_all};
+pub use check::finding::Finding;
+pub use check::oracle::{Oracle, Signature};
+pub use check::replay::{Replay, ReplayVerdict, replay};
+pub use check::stats::Stats;
+pub use check::{
+    Exploration, Participant, Plan, Remounts, Report, RestorePolicy, Strategy, check, check_all,
+};
 pub use coverage::OpCoverage;
-pub use finding::Finding;
 pub use generate::{Config, Generator};
-pub use oracle::{Oracle, Signature};
-pub use replay::{Replay, ReplayVerdict, replay};
-pub use stats::Stats;
 
 /// Is told what happens; the engine itself never prints.
 pub trait Reporter {

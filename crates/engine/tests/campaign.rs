@@ -5,10 +5,10 @@ mod common;
 use common::{Liar, Lie, assert_golden, plan};
 use fathom_core::flags::OpenFlags;
 use fathom_core::{Mode, Op, Pattern};
-use fathom_engine::finding::Stored;
-use fathom_engine::finding::investigate::{Case, investigate, shrink_further};
+use fathom_engine::check::finding::Stored;
+use fathom_engine::check::finding::investigate::{Case, investigate, shrink_further};
+use fathom_engine::check::rerun::{CompareTrees, Runner};
 use fathom_engine::generate::Call;
-use fathom_engine::run::{Runner, Walk};
 use fathom_engine::{Finding, Oracle, ReplayVerdict, Report, Silent, check, replay};
 
 fn run(lie: Lie, seed: u64, ops: u64) -> Report {
@@ -25,7 +25,7 @@ fn find(lie: Lie) -> Finding {
 fn an_honest_subject_is_not_accused_and_the_goals_are_reached() {
     let report = run(Lie::Honest, 1, 30_000);
     assert!(report.findings.is_empty(), "{}", report.findings[0]);
-    assert_eq!((report.stats.ops, report.stats.walks), (30_000, 30_000));
+    assert_eq!((report.stats.ops, report.stats.trees_compared), (30_000, 30_000));
     assert!(report.stats.remounts > 0 && report.stats.states() > 5_000);
     assert_eq!(report.never, Vec::<String>::new());
 }
@@ -33,10 +33,10 @@ fn an_honest_subject_is_not_accused_and_the_goals_are_reached() {
 #[test]
 fn rare_walks_look_at_the_last_operation_too() {
     let mut plan = plan(1, 1000);
-    plan.config.check.walk_every = 300;
+    plan.config.check.tree_every = 300;
     plan.config.weights.insert(Call::Remount, 0);
     let report = check(&mut Liar::new(Lie::Honest), &plan, &mut Silent).unwrap();
-    assert_eq!(report.stats.walks, 4);
+    assert_eq!(report.stats.trees_compared, 4);
 }
 
 #[test]
@@ -63,10 +63,10 @@ fn investigate_ops(lie: Lie, ops: &[Op]) -> Finding {
         subject: &mut subject,
         reference: &plan.reference,
         oracle: &oracle,
-        pulse: None,
+        monitor: None,
         fsck: false,
     };
-    let run = runner.run(ops, Walk::Each).unwrap();
+    let run = runner.run(ops, CompareTrees::AfterEach).unwrap();
     let case = Case { steps: run.steps, violation: run.violation.expect("a violation") };
     investigate(&mut runner, &plan, 0, case, Vec::new()).unwrap()
 }
@@ -98,7 +98,7 @@ fn the_story_tells_operations_expectation_and_how_to_replay() {
 #[test]
 fn with_rare_walks_the_guilty_operation_is_still_named() {
     let mut plan = plan(1, 50_000);
-    plan.config.check.walk_every = 50;
+    plan.config.check.tree_every = 50;
     let report = check(&mut Liar::new(Lie::WrongSize), &plan, &mut Silent).unwrap();
     let finding = &report.findings[0];
     assert_eq!(finding.signature.to_string(), "tree link size", "{finding}");

@@ -30,7 +30,7 @@ fn generated(seed: u64, count: usize) -> Vec<(Op, Outcome)> {
     all
 }
 
-/// Both ways of counting, at both granularities.
+/// Both methods of counting, at both granularities.
 fn assert_exact(all: &[(Op, Outcome)]) -> OpCoverage {
     let mut counted = OpCoverage::default();
     all.iter().for_each(|(op, outcome)| counted.record(op, outcome));

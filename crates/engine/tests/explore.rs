@@ -11,22 +11,22 @@ use std::time::{Duration, Instant};
 
 use common::{plan, reference};
 use fathom_core::{
-    Capability, Checked, FsPath, Glimpse, HarnessFault, Op, Outcome, Rescue, Saved, Subject,
-    Territory, Tree, Way,
+    Capability, CheckerReport, FsPath, HarnessFault, Op, Outcome, PathState, RestoreMethod, Saved,
+    Subject, Testbed, Tree, Unblock,
 };
 use fathom_engine::{
-    Back, Plan, Player, Remounts, Report, Silent, Strategy, check, check_all, replay,
+    Participant, Plan, Remounts, Report, RestorePolicy, Silent, Strategy, check, check_all, replay,
 };
 use fathom_model::{Config, Model, Mutant, TreeOptions};
 
-/// The model as a subject with everything that a kernel file system has: ways back, a checker, a log,
+/// The model as a subject with everything that a kernel file system has: methods back, a checker, a log,
 /// calls that hang.
 struct Stage {
     name: String,
     config: Config,
     model: Model,
     saved: Vec<Model>,
-    ways: Vec<Way>,
+    methods: Vec<RestoreMethod>,
     trouble: Trouble,
     applied: u64,
     rescued: Arc<AtomicBool>,
@@ -37,7 +37,7 @@ struct Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
     None,
-    /// A glance shows the wrong size of files with two names.
+    /// Observing paths shows the wrong size of files with two names.
     Glance,
     /// The checker does not like symbolic links.
     Fsck,
@@ -55,7 +55,7 @@ impl Stage {
             model: Model::new(config.clone()).unwrap(),
             config,
             saved: Vec::new(),
-            ways: vec![Way::Clone],
+            methods: vec![RestoreMethod::Clone],
             trouble,
             applied: 0,
             rescued: Arc::default(),
@@ -94,7 +94,7 @@ impl Subject for Stage {
     }
 }
 
-impl Territory for Stage {
+impl Testbed for Stage {
     fn reset(&mut self) -> Result<(), HarnessFault> {
         self.model = Model::new(self.config.clone()).unwrap();
         self.applied = 0;
@@ -102,23 +102,23 @@ impl Territory for Stage {
         Ok(())
     }
 
-    fn glance(&mut self, paths: &[FsPath]) -> Result<Vec<Glimpse>, HarnessFault> {
+    fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {
         let tree = self.tree();
-        let mut seen: Vec<Glimpse> = paths.iter().map(|path| tree.glimpse(path)).collect();
+        let mut seen: Vec<PathState> = paths.iter().map(|path| tree.path_state(path)).collect();
         if self.trouble == Trouble::Glance {
-            for entry in seen.iter_mut().filter_map(|glimpse| glimpse.entry.as_mut()) {
+            for entry in seen.iter_mut().filter_map(|path_state| path_state.entry.as_mut()) {
                 entry.size += u64::from(entry.nlink == 2 && entry.target.as_bytes().is_empty());
             }
         }
         Ok(seen)
     }
 
-    fn ways(&self) -> Vec<Way> {
-        self.ways.clone()
+    fn restore_methods(&self) -> Vec<RestoreMethod> {
+        self.methods.clone()
     }
 
-    fn save(&mut self, way: Way) -> Result<Saved, HarnessFault> {
-        assert_eq!(way, Way::Clone);
+    fn save(&mut self, method: RestoreMethod) -> Result<Saved, HarnessFault> {
+        assert_eq!(method, RestoreMethod::Clone);
         self.saved.push(self.model.clone());
         Ok(Saved(self.saved.len() as u64 - 1))
     }
@@ -129,12 +129,12 @@ impl Territory for Stage {
         Ok(())
     }
 
-    fn fsck(&mut self) -> Result<Option<Checked>, HarnessFault> {
+    fn fsck(&mut self) -> Result<Option<CheckerReport>, HarnessFault> {
         let bad = self.trouble == Trouble::Fsck
             && self.tree().entries.values().any(|entry| !entry.target.as_bytes().is_empty());
         let output = if bad { "a symbolic link!" } else { "clean" }.to_owned();
         let code = Some(if bad { 4 } else { 0 });
-        Ok(Some(Checked { command: "fsck.stage".to_owned(), clean: !bad, code, output }))
+        Ok(Some(CheckerReport { command: "fsck.stage".to_owned(), clean: !bad, code, output }))
     }
 
     fn complaints(&mut self) -> Result<Vec<String>, HarnessFault> {
@@ -143,7 +143,7 @@ impl Territory for Stage {
         Ok(if bad { vec!["STAGE-fs error (device loop7): a fifo".to_owned()] } else { Vec::new() })
     }
 
-    fn rescue(&self) -> Option<Rescue> {
+    fn unblock(&self) -> Option<Unblock> {
         let rescued = Arc::clone(&self.rescued);
         Some(Box::new(move || rescued.store(true, Ordering::Relaxed)))
     }
@@ -180,9 +180,9 @@ fn a_tour_and_a_depth_first_search_know_the_same_states_at_the_end() {
             assert_eq!((report.stats.open, report.stats.given_up), (0, 0));
             (report.stats.known, report.stats.depth)
         };
-        let tour = states(Strategy::Tour, Back::Cheapest);
-        assert_eq!(states(Strategy::Dfs, Back::Way(Way::Clone)), tour);
-        assert_eq!(states(Strategy::Dfs, Back::Replay), tour);
+        let tour = states(Strategy::Tour, RestorePolicy::Cheapest);
+        assert_eq!(states(Strategy::Dfs, RestorePolicy::By(RestoreMethod::Clone)), tour);
+        assert_eq!(states(Strategy::Dfs, RestorePolicy::Replay), tour);
         assert_eq!(tour.1, depth);
         let all: u64 = (0..=depth).map(|level| u64::from(moves).pow(level)).sum();
         assert!(tour.0 <= all, "no state has more successors than moves");
@@ -237,16 +237,16 @@ fn refused(path: &Path) {
 #[test]
 fn a_way_that_the_subject_does_not_have_is_refused_by_name() {
     let mut plan = bounded(Strategy::Dfs, 2, 2);
-    plan.explore.back = Back::Way(Way::Freeze);
+    plan.explore.back = RestorePolicy::By(RestoreMethod::Freeze);
     let error = check(&mut Stage::new("stage", None, Trouble::None), &plan, &mut Silent);
     let text = error.unwrap_err().to_string();
     assert_eq!(text, "stage cannot go back by freeze: give one of clone, replay");
 }
 
 #[test]
-fn a_glance_finds_what_is_wrong_with_what_was_touched() {
+fn observing_paths_finds_what_is_wrong_with_what_was_touched() {
     let mut plan = bounded(Strategy::Tour, 50, 4);
-    plan.config.check.walk_every = 1_000_000;
+    plan.config.check.tree_every = 1_000_000;
     plan.config.check.shrink_seconds = 0;
     let report = found(Trouble::Glance, &plan);
     let finding = &report.findings[0];
@@ -300,7 +300,7 @@ fn a_call_that_never_returns_is_told_with_all_operations_before_it() {
     let words = Arc::clone(&told);
     let stage = Stage::new("stage", None, Trouble::Hang);
     let deaf = Arc::clone(&stage.rescued);
-    plan.last_words = Arc::new(move |ops, late| {
+    plan.on_stuck = Arc::new(move |ops, late| {
         assert!(late >= Duration::from_millis(100));
         *words.lock().unwrap() = ops.to_vec();
         deaf.store(true, Ordering::Relaxed);
@@ -321,7 +321,7 @@ fn a_call_that_never_returns_is_told_with_all_operations_before_it() {
             self.0.observe()
         }
     }
-    impl Territory for Deaf {
+    impl Testbed for Deaf {
         fn reset(&mut self) -> Result<(), HarnessFault> {
             self.0.reset()
         }
@@ -347,7 +347,8 @@ fn the_one_that_is_alone_is_named() {
             })
             .collect();
         let names: Vec<String> = stages.iter().map(|stage| stage.name.clone()).collect();
-        let players = stages.iter_mut().map(|subject| Player { subject, reference: reference() });
+        let players =
+            stages.iter_mut().map(|subject| Participant { subject, reference: reference() });
         let plan = bounded(Strategy::Tour, 10_000, 12);
         let report = check_all(players.collect(), &plan, &mut Silent).unwrap();
         let finding = &report.findings[0];
@@ -361,7 +362,7 @@ fn the_one_that_is_alone_is_named() {
 fn if_all_agree_against_the_model_it_is_the_model_that_is_alone() {
     let mut stages =
         ["one", "two"].map(|name| Stage::new(name, Some(Mutant::ALL[0]), Trouble::None));
-    let players = stages.iter_mut().map(|subject| Player { subject, reference: reference() });
+    let players = stages.iter_mut().map(|subject| Participant { subject, reference: reference() });
     let plan = bounded(Strategy::Tour, 10_000, 12);
     let report = check_all(players.collect(), &plan, &mut Silent).unwrap();
     assert_eq!(report.findings[0].labels["vote"], "the model is alone against one, two");

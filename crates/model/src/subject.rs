@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fathom_core::{
-    Capability, FsPath, Glimpse, HarnessFault, Op, Outcome, Saved, Subject, Territory, Tree, Way,
+    Capability, FsPath, HarnessFault, Op, Outcome, PathState, RestoreMethod, Saved, Subject,
+    Testbed, Tree,
 };
 
 use crate::config::{Config, ConfigError};
@@ -57,25 +58,25 @@ impl Subject for ModelSubject {
     }
 }
 
-impl Territory for ModelSubject {
+impl Testbed for ModelSubject {
     fn reset(&mut self) -> Result<(), HarnessFault> {
         self.model = self.empty.clone();
         Ok(())
     }
 
-    fn glance(&mut self, paths: &[FsPath]) -> Result<Vec<Glimpse>, HarnessFault> {
+    fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {
         let volume = self.model.volume();
-        Ok(paths.iter().map(|path| volume.glimpse(path, EVERYTHING)).collect())
+        Ok(paths.iter().map(|path| volume.path_state(path, EVERYTHING)).collect())
     }
 
-    fn ways(&self) -> Vec<Way> {
-        vec![Way::Clone]
+    fn restore_methods(&self) -> Vec<RestoreMethod> {
+        vec![RestoreMethod::Clone]
     }
 
     /// A clone shares everything with the original until one of them changes.
-    fn save(&mut self, way: Way) -> Result<Saved, HarnessFault> {
-        if way != Way::Clone {
-            return Err(HarnessFault::new("saving", format!("the model cannot save by {way}")));
+    fn save(&mut self, method: RestoreMethod) -> Result<Saved, HarnessFault> {
+        if method != RestoreMethod::Clone {
+            return Err(HarnessFault::new("saving", format!("the model cannot save by {method}")));
         }
         let saved = Saved(self.saved_next);
         self.saved_next += 1;
@@ -113,7 +114,8 @@ mod tests {
     fn saved_states_come_back_and_the_process_starts_again() {
         let mut subject = ModelSubject::new(Config::default()).unwrap();
         subject.apply(&create("f")).unwrap();
-        let (saved, tree) = (subject.save(Way::Clone).unwrap(), subject.observe().unwrap());
+        let (saved, tree) =
+            (subject.save(RestoreMethod::Clone).unwrap(), subject.observe().unwrap());
         let data = Pattern { seed: 1, len: 9 };
         subject.apply(&Op::Write { slot: 0, data }).unwrap();
         subject.apply(&Op::Umask { mask: Mode(0o7) }).unwrap();
@@ -130,13 +132,13 @@ mod tests {
         }
         subject.forget(saved);
         assert!(subject.restore(saved).is_err());
-        assert!(subject.save(Way::Freeze).is_err());
+        assert!(subject.save(RestoreMethod::Freeze).is_err());
         subject.reset().unwrap();
         assert_eq!(subject.observe().unwrap().entries.len(), 1);
     }
 
     #[test]
-    fn a_glance_shows_what_the_tree_shows() {
+    fn observing_paths_shows_what_the_tree_shows() {
         let mut subject = ModelSubject::new(Config::default()).unwrap();
         for path in ["d", "d/e", "d/e/f", "d/b"] {
             subject.apply(&Op::Mkdir { path: path.into(), mode: Mode(0o755) }).unwrap();
@@ -145,8 +147,8 @@ mod tests {
         subject.apply(&Op::Symlink { target: "d".into(), path: "l".into() }).unwrap();
         let tree = subject.observe().unwrap();
         let paths = [".", "d", "d/a", "d/e/f", "l", "missing", "d/a/x"].map(FsPath::from);
-        for (path, seen) in paths.iter().zip(subject.glance(&paths).unwrap()) {
-            assert_eq!(seen, tree.glimpse(path), "{path}");
+        for (path, seen) in paths.iter().zip(subject.observe_paths(&paths).unwrap()) {
+            assert_eq!(seen, tree.path_state(path), "{path}");
         }
     }
 }

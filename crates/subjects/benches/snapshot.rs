@@ -11,7 +11,7 @@
 use std::time::{Duration, Instant};
 
 use fathom_core::flags::{OpenFlags, RenameFlags};
-use fathom_core::{Mode, Op, Pattern, Subject, Target, Territory, Way};
+use fathom_core::{Mode, Op, Pattern, RestoreMethod, Subject, Target, Testbed};
 use fathom_model::Config;
 use fathom_subjects::fuse::ReffsSubject;
 use fathom_subjects::sys::View;
@@ -33,14 +33,14 @@ fn main() {
     for subject in [&mut reffs as &mut dyn Subject, &mut ext4] {
         small_tree(subject);
     }
-    let saved = reffs.save(Way::Ioctl).expect("SAVE");
+    let saved = reffs.save(RestoreMethod::Ioctl).expect("SAVE");
     let before = reffs.observe().expect("a tree");
 
     let mut times = Times::default();
     for _ in 0..ROUNDS {
         change(&mut reffs);
         times.save.push(time(|| {
-            reffs.save(Way::Ioctl).expect("SAVE");
+            reffs.save(RestoreMethod::Ioctl).expect("SAVE");
         }));
         times.restore.push(time(|| reffs.restore(saved).expect("RESTORE")));
         times.stat.push(time(|| apply(&mut reffs, &stat())));

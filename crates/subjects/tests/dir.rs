@@ -8,9 +8,7 @@ use std::sync::Barrier;
 
 use common::*;
 use fathom_core::flags::OpenFlags;
-use fathom_core::{
-    Capability, Errno, FsBytes, Kind, Mode, Op, Outcome, Subject, Target, Territory,
-};
+use fathom_core::{Capability, Errno, FsBytes, Kind, Mode, Op, Outcome, Subject, Target, Testbed};
 use fathom_subjects::dir::{DirSubject, detect_profile};
 use fathom_subjects::sys::View;
 

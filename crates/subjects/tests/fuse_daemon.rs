@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::*;
-use fathom_core::{Capability, Op, Subject, Territory};
+use fathom_core::{Capability, Op, Subject, Testbed};
 use fathom_subjects::FuseSubject;
 use fathom_subjects::sys::View;
 
@@ -52,7 +52,7 @@ fn a_daemon_is_used_restarted_and_emptied() {
         assert_eq!(before.differences(&subject.observe().unwrap()), [], "{program}");
         subject.reset().unwrap();
         assert_eq!(subject.observe().unwrap().entries.len(), 1, "{program}");
-        assert!(subject.ways().is_empty());
+        assert!(subject.restore_methods().is_empty());
     }
 }
 
@@ -150,7 +150,7 @@ fn a_call_that_does_not_return_can_be_ended() {
     std::os::unix::fs::symlink("/usr/bin/bindfs", &program).unwrap();
     let command = format!("{} {{state}} {{mnt}}", program.display());
     let Some(mut subject) = subject(test, "/usr/bin/bindfs", &command) else { return };
-    let rescue = subject.rescue().unwrap();
+    let rescue = subject.unblock().unwrap();
     let stopper =
         Command::new("sh").args(["-c", "kill -STOP $(pidof bindfs-stop)"]).status().unwrap();
     assert!(stopper.success());

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use common::*;
 use fathom_core::flags::OpenFlags;
 use fathom_core::{
-    Capability, Errno, HarnessFault, Mode, Op, Outcome, Pattern, Subject, Target, Territory, Tree,
-    Way,
+    Capability, Errno, HarnessFault, Mode, Op, Outcome, Pattern, RestoreMethod, Subject, Target,
+    Testbed, Tree,
 };
 use fathom_model::{Config, TreeOptions};
 use fathom_subjects::fuse::ReffsSubject;
@@ -127,7 +127,7 @@ fn checkpoints_bring_back_the_whole_state() {
     expect(&mut subject, mkdir("d", 0o755), ok(0));
     expect(&mut subject, create(0, "d/f"), ok(0));
     expect(&mut subject, pwrite(0, 10_000, 1, 5_000), ok(5_000));
-    let (first, tree) = (subject.save(Way::Ioctl).unwrap(), subject.observe().unwrap());
+    let (first, tree) = (subject.save(RestoreMethod::Ioctl).unwrap(), subject.observe().unwrap());
 
     expect(&mut subject, Op::Truncate { target: Target::Slot(0), len: 3 }, ok(0));
     expect(
@@ -136,7 +136,7 @@ fn checkpoints_bring_back_the_whole_state() {
         ok(0),
     );
     expect(&mut subject, Op::Chmod { target: path("e/f"), mode: Mode(0) }, ok(0));
-    let (second, other) = (subject.save(Way::Ioctl).unwrap(), subject.observe().unwrap());
+    let (second, other) = (subject.save(RestoreMethod::Ioctl).unwrap(), subject.observe().unwrap());
 
     for _ in 0..3 {
         subject.restore(first).unwrap();
@@ -150,7 +150,7 @@ fn checkpoints_bring_back_the_whole_state() {
     }
     subject.forget(first);
     assert!(subject.restore(first).is_err());
-    assert!(subject.save(Way::Remount).is_err());
+    assert!(subject.save(RestoreMethod::Remount).is_err());
 }
 
 #[test]

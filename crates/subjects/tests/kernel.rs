@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::*;
-use fathom_core::{Capability, Errno, FsPath, Op, Subject, Territory, Way};
+use fathom_core::{Capability, Errno, FsPath, Op, RestoreMethod, Subject, Testbed};
 use fathom_subjects::kernel::Options;
 use fathom_subjects::sys::View;
 use fathom_subjects::{KernelSubject, Recipe, SubjectError};
@@ -246,8 +246,8 @@ fn populate(subject: &mut dyn Subject, seed: u64) {
 fn going_back(name: &str) {
     let Some(mut subject) = named(&format!("going_back_{name}"), name) else { return };
     subject.set_saved_bytes_max(32 << 10);
-    let ways = subject.ways();
-    assert_eq!(ways.last(), Some(&Way::Remount));
+    let ways = subject.restore_methods();
+    assert_eq!(ways.last(), Some(&RestoreMethod::Remount));
     for (way, seed) in ways.into_iter().zip(1..) {
         populate(&mut subject, seed);
         let first = (subject.save(way).unwrap(), subject.observe().unwrap());
@@ -281,7 +281,7 @@ fn going_back(name: &str) {
         subject.reset().unwrap();
         assert_eq!(subject.observe().unwrap().entries.len(), 1);
     }
-    assert!(subject.save(Way::Clone).is_err());
+    assert!(subject.save(RestoreMethod::Clone).is_err());
     assert_eq!(subject.complaints().unwrap(), Vec::<String>::new());
 }
 
@@ -304,25 +304,28 @@ going_back! {
 fn without_a_disk_there_is_no_way_back() {
     for name in ["tmpfs", "overlay"] {
         let Some(mut subject) = named("without_a_disk_there_is_no_way_back", name) else { return };
-        assert_eq!(subject.ways(), []);
-        assert!(subject.save(Way::Remount).is_err());
+        assert_eq!(subject.restore_methods(), []);
+        assert!(subject.save(RestoreMethod::Remount).is_err());
         assert!(subject.adopt(&[]).is_err());
         assert_eq!(subject.fsck().unwrap(), None);
     }
 }
 
 #[test]
-fn a_glance_shows_what_a_walk_shows() {
+fn observing_paths_shows_what_observing_the_tree_shows() {
     for name in ["tmpfs", "ext4", "xfs", "btrfs", "overlay"] {
-        let Some(mut subject) = named("a_glance_shows_what_a_walk_shows", name) else { return };
+        let Some(mut subject) = named("observing_paths_shows_what_observing_the_tree_shows", name)
+        else {
+            return;
+        };
         every_operation(&mut subject, true);
         devices(&mut subject);
         let tree = subject.observe().unwrap();
         let mut paths: Vec<FsPath> = tree.entries.keys().cloned().collect();
         assert!(paths.len() > 10);
         paths.extend(["missing", "missing/x", "a/not a directory"].map(FsPath::from));
-        for (path, seen) in paths.iter().zip(subject.glance(&paths).unwrap()) {
-            assert_eq!(seen, tree.glimpse(path), "{name}: {path}");
+        for (path, seen) in paths.iter().zip(subject.observe_paths(&paths).unwrap()) {
+            assert_eq!(seen, tree.path_state(path), "{name}: {path}");
         }
     }
 }
@@ -332,7 +335,7 @@ fn damaged(
     subject: &mut KernelSubject,
     damage: impl FnOnce(&mut [u8]),
 ) -> Result<(), fathom_core::HarnessFault> {
-    let saved = subject.save(Way::Remount).unwrap();
+    let saved = subject.save(RestoreMethod::Remount).unwrap();
     let mut image = subject.image(saved).unwrap().unwrap();
     damage(&mut image);
     let adopted = subject.adopt(&image).unwrap();

@@ -246,7 +246,7 @@ fn rsext4_does_not_survive_an_interrupted_checkpoint() {
     let synced = mounted.position();
     let (outcome, device) = mounted.unmount();
     assert_eq!(outcome, Outcome::ok(0));
-    assert_eq!(subject.second_opinion(device.image()).unwrap(), None);
+    assert_eq!(subject.fsck(device.image()).unwrap(), None);
     let window = Window::new(&base, device.log(), subject.geometry().atomic_bytes);
     let (mut refused, mut rejected) = (0, 0);
     for position in synced..device.position() {
@@ -255,7 +255,7 @@ fn rsext4_does_not_survive_an_interrupted_checkpoint() {
             Err(_) => refused += 1,
             Ok(mounted) => {
                 let (_, device) = mounted.unmount();
-                rejected += usize::from(subject.second_opinion(device.image()).unwrap().is_some());
+                rejected += usize::from(subject.fsck(device.image()).unwrap().is_some());
             }
         }
     }

@@ -10,13 +10,13 @@ extern "C" fn note(signal: libc::c_int) {
 
 /// While it lives, SIGINT and SIGTERM are noted instead of ending the process.
 #[derive(Debug)]
-pub(crate) struct Caught {
+pub(crate) struct SignalGuard {
     before: [(libc::c_int, libc::sigaction); 2],
 }
 
-impl Caught {
+impl SignalGuard {
     /// Starts to note signals.
-    pub(crate) fn new() -> Caught {
+    pub(crate) fn new() -> SignalGuard {
         CAUGHT.store(0, Ordering::SeqCst);
         let before = [libc::SIGINT, libc::SIGTERM].map(|signal| {
             // SAFETY: plain structures for which all zeroes are valid; the handler only stores an
@@ -29,7 +29,7 @@ impl Caught {
                 (signal, before)
             }
         });
-        Caught { before }
+        SignalGuard { before }
     }
 
     /// The signal that came since the last question.
@@ -41,7 +41,7 @@ impl Caught {
     }
 }
 
-impl Drop for Caught {
+impl Drop for SignalGuard {
     fn drop(&mut self) {
         for (signal, before) in &self.before {
             // SAFETY: restores what was there before.

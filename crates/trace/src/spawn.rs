@@ -11,7 +11,7 @@ use crate::traced::Ended;
 
 /// A forked process that has not executed its command yet.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct SuspendedChild {
     /// Its process.
     pub pid: i32,
     go: File,
@@ -21,7 +21,7 @@ pub struct Waiting {
 
 /// Forks a process that waits. When it is told to go on, it calls `prepare`, which must be safe
 /// between fork and exec (no allocation, no lock), and executes the command.
-pub fn spawn(argv: &[OsString], prepare: impl Fn() -> io::Result<()>) -> Result<Waiting> {
+pub fn spawn(argv: &[OsString], prepare: impl Fn() -> io::Result<()>) -> Result<SuspendedChild> {
     let words: Vec<CString> = argv
         .iter()
         .map(|word| CString::new(word.as_bytes()))
@@ -49,7 +49,7 @@ pub fn spawn(argv: &[OsString], prepare: impl Fn() -> io::Result<()>) -> Result<
         }
     }
     let command = argv[0].to_string_lossy().into_owned();
-    Ok(Waiting { pid, go: go_write, failure: failure_read, command })
+    Ok(SuspendedChild { pid, go: go_write, failure: failure_read, command })
 }
 
 /// In the child. Returns only if something failed.
@@ -79,7 +79,7 @@ fn wait_and_execute(
     io::Error::last_os_error()
 }
 
-impl Waiting {
+impl SuspendedChild {
     /// Lets the process go on. Whether the command could be executed is known only later: see
     /// [`Started::failure`].
     pub fn go(mut self) -> Result<Started> {

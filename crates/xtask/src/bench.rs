@@ -21,7 +21,7 @@ pub(crate) enum Name {
     /// RESTORE of the FUSE server by ioctl, against unmounting and mounting a small ext4 (root)
     Snapshot,
     /// Looking at touched paths, saving and restoring on each kernel file system (root)
-    Territory,
+    Testbed,
     /// Crash images judged per second for every library file system; the search against stateright
     CrashLibrary,
     /// Exploring ext4 by a tour, against depth first with a remount around every operation (root)
@@ -50,7 +50,7 @@ pub(crate) fn run(name: Name) -> Result<()> {
         Name::Block => ("fathom-block", "block"),
         Name::Designs => ("fathom-designs", "designs"),
         Name::Snapshot => ("fathom-subjects", "snapshot"),
-        Name::Territory => ("fathom-subjects", "territory"),
+        Name::Testbed => ("fathom-subjects", "testbed"),
         Name::CrashLibrary => ("fathom", "crash_library"),
         Name::Check => ("fathom", "check"),
         Name::Cover => ("fathom-trace", "cover"),

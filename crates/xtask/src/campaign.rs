@@ -133,7 +133,7 @@ fn hosts() -> Result<()> {
     println!("{:8} {:>5} {:>9} {:>9} {:>8}", "subject", "seed", "ops", "ops/s", "findings");
     for subject in ["tmpfs", "ext4", "xfs", "btrfs"] {
         for seed in ["1", "2", "3", "4", "5"] {
-            let args = ["check", subject, "--ops", HOST_OPS, "--seed", seed, "--walk-every", "5"];
+            let args = ["check", subject, "--ops", HOST_OPS, "--seed", seed, "--tree-every", "5"];
             let (code, report) = fathom(&args)?;
             let ops = report["ops"].as_u64().unwrap_or(0);
             let seconds = report["seconds"].as_f64().unwrap_or(f64::INFINITY);

@@ -18,11 +18,11 @@ use clap::{Parser, Subcommand};
 #[command(about = "Fathom's own chores", disable_help_subcommand = true)]
 struct Args {
     #[command(subcommand)]
-    chore: Chore,
+    chore: Task,
 }
 
 #[derive(Subcommand)]
-enum Chore {
+enum Task {
     /// Install the Debian packages that the tests use (root), or say which are missing
     Setup,
     /// Set up, tidy, format check, clippy, all tests; the skipped ones with their reasons
@@ -54,12 +54,12 @@ enum Chore {
 
 fn main() -> ExitCode {
     let result = match Args::parse().chore {
-        Chore::Setup => setup::run(),
-        Chore::Test => test::run(),
-        Chore::Tidy { tighten } => tidy::run(tighten),
-        Chore::Bench { name } => bench::run(name),
-        Chore::Bpf => bpf::run(),
-        Chore::Campaign { name, minutes } => campaign::run(name, minutes),
+        Task::Setup => setup::run(),
+        Task::Test => test::run(),
+        Task::Tidy { tighten } => tidy::run(tighten),
+        Task::Bench { name } => bench::run(name),
+        Task::Bpf => bpf::run(),
+        Task::Campaign { name, minutes } => campaign::run(name, minutes),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -58,7 +58,7 @@ pub trait BlockBacked: Send + Sync {
     ///
     /// # Errors
     /// If the checker could not be asked.
-    fn second_opinion(&self, _image: &Image) -> Result<Option<String>, HarnessFault> {
+    fn fsck(&self, _image: &Image) -> Result<Option<String>, HarnessFault> {
         Ok(None)
     }
 }

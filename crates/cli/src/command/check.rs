@@ -10,7 +10,7 @@ use super::Ending;
 use crate::args::CheckArgs;
 use crate::campaign::run_check;
 use crate::cover::own::{self, Files};
-use crate::plan::{self, Checked};
+use crate::plan::{self, CheckPlan};
 use crate::text::{bold, grouped, print, print_json};
 
 pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
     Ok(if report.findings.is_empty() { Ending::Clean } else { Ending::Findings })
 }
 
-fn plan_text(checked: &Checked, out: &Path, json: bool) -> Result<String> {
+fn plan_text(checked: &CheckPlan, out: &Path, json: bool) -> Result<String> {
     let plan = &checked.plan;
     let value = json!({
         "subject": checked.spec.to_string(),
@@ -67,7 +67,7 @@ fn plan_text(checked: &Checked, out: &Path, json: bool) -> Result<String> {
 }
 
 /// Who votes, as it can be typed.
-fn against(checked: &Checked) -> String {
+fn against(checked: &CheckPlan) -> String {
     let rivals = checked.rivals.iter().map(|(spec, _)| spec.to_string());
     ["model".to_owned()].into_iter().chain(rivals).collect::<Vec<_>>().join(",")
 }
@@ -85,7 +85,7 @@ fn without_null(value: Value) -> Value {
 }
 
 /// What `--json` prints.
-pub(crate) fn report_json(checked: &Checked, report: &Report) -> Value {
+pub(crate) fn report_json(checked: &CheckPlan, report: &Report) -> Value {
     let stats = &report.stats;
     let findings: Vec<Value> = report
         .findings
@@ -119,7 +119,7 @@ pub(crate) fn report_json(checked: &Checked, report: &Report) -> Value {
         "sweeps": stats.sweeps,
         "routes": stats.routes,
         "fscks": stats.fscks,
-        "walks": stats.walks,
+        "trees_compared": stats.trees_compared,
         "remounts": stats.remounts,
         "episodes": stats.episodes,
         "findings": findings,
@@ -132,7 +132,7 @@ pub(crate) fn report_json(checked: &Checked, report: &Report) -> Value {
 }
 
 /// What people read.
-pub(crate) fn summary(checked: &Checked, report: &Report) -> String {
+pub(crate) fn summary(checked: &CheckPlan, report: &Report) -> String {
     let stats = &report.stats;
     let verdict = match report.findings.len() {
         0 => "every answer and every tree as expected".to_owned(),
@@ -150,7 +150,7 @@ pub(crate) fn summary(checked: &Checked, report: &Report) -> String {
         grouped(stats.ops),
         stats.elapsed.as_secs_f64(),
         grouped(stats.rate() as u64),
-        grouped(stats.walks),
+        grouped(stats.trees_compared),
         grouped(stats.states() as u64),
         grouped(stats.remounts),
     ));

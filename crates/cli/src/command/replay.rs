@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use fathom_engine::finding::Stored;
-use fathom_engine::finding::images::{Shown, replay_from_disks};
-use fathom_engine::replay::trace_config;
+use fathom_engine::check::finding::Stored;
+use fathom_engine::check::finding::images::{Reproduction, replay_from_disks};
+use fathom_engine::check::replay::trace_config;
 use fathom_engine::{Replay, ReplayVerdict, replay};
 use serde_json::json;
 
@@ -67,16 +67,16 @@ fn stored(what: &str, out: &Path) -> Result<Option<Stored>> {
     Ok((!stored.disks.is_empty()).then_some(stored))
 }
 
-fn disks_text(disks: usize, shown: Option<&Shown>) -> String {
+fn disks_text(disks: usize, shown: Option<&Reproduction>) -> String {
     match shown {
         None => format!("from its {disks} disks: not reproduced\n"),
-        Some(Shown { ops_before, ops, tried: 0 }) => {
+        Some(Reproduction { ops_before, ops, tried: 0 }) => {
             format!(
                 "from its newest disk (before operation {}): reproduced after {ops}\n",
                 ops_before + 1
             )
         }
-        Some(Shown { ops_before, ops, tried }) => format!(
+        Some(Reproduction { ops_before, ops, tried }) => format!(
             "from disk {} of {disks} (before operation {}): reproduced after {ops}; not from newer ones\n",
             tried + 1,
             ops_before + 1,

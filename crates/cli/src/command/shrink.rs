@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use fathom_engine::finding::Stored;
-use fathom_engine::finding::investigate::shrink_further;
-use fathom_engine::replay::trace_config;
+use fathom_engine::check::finding::Stored;
+use fathom_engine::check::finding::investigate::shrink_further;
+use fathom_engine::check::replay::trace_config;
 use serde_json::json;
 
 use super::Ending;

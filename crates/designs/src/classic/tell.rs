@@ -4,14 +4,14 @@ use fathom_engine::search::Trace;
 
 use super::philosophers::Philosophers;
 use super::two_phase::{Action, TwoPhase};
-use crate::story::{Step, Story, Told};
+use crate::story::{ExplainedSystem, Step, Story};
 
 fn steps(texts: impl Iterator<Item = String>, what: &str) -> Story {
     let steps = texts.map(|what| Step { what, ..Step::default() }).collect();
     Story { steps, what: what.to_owned(), blocks: Vec::new() }
 }
 
-impl Told for Philosophers {
+impl ExplainedSystem for Philosophers {
     fn story(&self, trace: &Trace<Philosophers>, _: &str) -> Story {
         let mut before = &trace.start;
         let text = trace.steps.iter().map(|(action, after)| {
@@ -27,7 +27,7 @@ impl Told for Philosophers {
     }
 }
 
-impl Told for TwoPhase {
+impl ExplainedSystem for TwoPhase {
     fn story(&self, trace: &Trace<TwoPhase>, property: &str) -> Story {
         let text = |action: &Action| match *action {
             Action::Hear(n) => format!("the transaction manager hears that {n} is prepared"),

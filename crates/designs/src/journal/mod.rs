@@ -28,7 +28,9 @@ mod tell;
 use fathom_block::{Geometry, Level, Recorder};
 use fathom_core::Errno;
 
-use crate::volume::{Design, Invariant, Menu, Path, Promise, Tree, Variant, Volume, device};
+use crate::volume::{
+    Design, Invariant, OperationSet, Path, Promise, Tree, Variant, Volume, device,
+};
 
 /// Bytes of a block.
 const BLOCK_BYTES: usize = 16;
@@ -75,13 +77,13 @@ pub struct Journal {
     /// What is left out; empty: the design as it should be.
     pub without: Vec<Switch>,
     /// What workloads contain.
-    pub menu: Menu,
+    pub menu: OperationSet,
 }
 
 impl Default for Journal {
     fn default() -> Journal {
         // Ordered mode does not protect overwritten data (ext4(5)): files are only extended.
-        let menu = Menu { overwrite: false, ..Menu::default() };
+        let menu = OperationSet { overwrite: false, ..OperationSet::default() };
         Journal { without: Vec::new(), menu }
     }
 }
@@ -131,7 +133,7 @@ impl Design for Journal {
         Promise { level: Level::Epoch, fsync_is_sync: true }
     }
 
-    fn menu(&self) -> Menu {
+    fn menu(&self) -> OperationSet {
         self.menu
     }
 

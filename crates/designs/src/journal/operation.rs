@@ -214,7 +214,7 @@ impl Memory {
             self.unlink(from)?;
             return self.link(to, number);
         }
-        // Room first: an error must not have changed anything.
+        // DaemonSandbox first: an error must not have changed anything.
         self.link(to, number)?;
         self.unlink(from)
     }

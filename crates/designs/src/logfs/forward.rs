@@ -14,7 +14,7 @@ use super::memory::{ITSELF, Memory, Set, members};
 
 /// A version of a node that is newer than the checkpoint's.
 #[derive(Clone, Copy)]
-struct Newer {
+struct NewerNode {
     node: Node,
     address: u8,
 }
@@ -34,7 +34,7 @@ impl Logfs {
             let mut newer = [None; NODES];
             let until = chain(memory, disk).take(marked[usize::from(inode)].into());
             for (address, Written { nid, node, .. }) in until.filter(|(_, w)| w.node.ino == inode) {
-                newer[usize::from(nid)] = Some(Newer { node, address });
+                newer[usize::from(nid)] = Some(NewerNode { node, address });
             }
             self.take_over(memory, inode, &newer);
         }
@@ -42,7 +42,7 @@ impl Logfs {
     }
 
     /// Replaces a file by its newer version.
-    fn take_over(&self, memory: &mut Memory, inode: u8, newer: &[Option<Newer>; NODES]) {
+    fn take_over(&self, memory: &mut Memory, inode: u8, newer: &[Option<NewerNode>; NODES]) {
         let before = memory.nodes_of(inode);
         members(before).for_each(|nid| self.invalidate_all(memory, nid));
         // Only what the new inode leads to: other nodes of the chain may be of other files by now.
@@ -50,7 +50,7 @@ impl Logfs {
         let mut reached: Set = 1 << inode;
         while let Some(nid) = members(reached & !after).next() {
             after |= 1 << nid;
-            if let Some(Newer { node, address }) = newer[usize::from(nid)] {
+            if let Some(NewerNode { node, address }) = newer[usize::from(nid)] {
                 memory.nodes[usize::from(nid)] = node;
                 memory.nat[usize::from(nid)] = address;
                 memory.nat_dirty |= 1 << nid;

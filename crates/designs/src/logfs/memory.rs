@@ -6,7 +6,7 @@ use super::layout::{
     BLOCK_BYTES, Block, DIRECT, FOUR, INDEX, INDIRECT, Kind, MAIN, NODES, NONE, Node, ROOT,
     SEGMENTS, UNWRITTEN, Written, main_block, write,
 };
-use super::looked::Looked;
+use super::read_set::ReadSet;
 use super::{Logfs, Switch};
 
 /// The logs.
@@ -86,7 +86,7 @@ pub struct Memory {
     pub(super) nat_journal: Set,
     pub(super) sit_journal: Set,
     /// Blocks of the device that were read since the volume was mounted.
-    pub(super) looked: Looked,
+    pub(super) looked: ReadSet,
 }
 
 impl Memory {
@@ -114,7 +114,7 @@ impl Memory {
             ssa_dirty: 0,
             nat_journal: 0,
             sit_journal: 0,
-            looked: Looked::default(),
+            looked: ReadSet::default(),
         }
     }
 

@@ -30,15 +30,17 @@ mod checkpoint;
 mod collect;
 mod forward;
 mod layout;
-mod looked;
 mod memory;
 mod operation;
+mod read_set;
 mod repair;
 
 use fathom_block::{Geometry, Level, Recorder};
 use fathom_core::Errno;
 
-use crate::volume::{Design, Invariant, Menu, Path, Promise, Tree, Variant, Volume, device};
+use crate::volume::{
+    Design, Invariant, OperationSet, Path, Promise, Tree, Variant, Volume, device,
+};
 use layout::{BLOCK_BYTES, BLOCKS, Kind};
 pub use memory::Memory;
 
@@ -83,12 +85,12 @@ pub struct Logfs {
     /// Variants.
     pub switches: Vec<Switch>,
     /// What workloads contain.
-    pub menu: Menu,
+    pub menu: OperationSet,
 }
 
 impl Default for Logfs {
     fn default() -> Logfs {
-        let menu = Menu {
+        let menu = OperationSet {
             entries_max: 4,
             dirs_deep_max: 2,
             write_blocks: 4,
@@ -121,7 +123,7 @@ impl Design for Logfs {
         Promise { level: Level::Linear, fsync_is_sync: false }
     }
 
-    fn menu(&self) -> Menu {
+    fn menu(&self) -> OperationSet {
         self.menu
     }
 

@@ -5,9 +5,9 @@ use fathom_engine::search::Trace;
 use super::check::Fault;
 use super::layout::{Kind, NONE};
 use super::{Action, Disk, Layout, Mapping, State};
-use crate::story::{Block, Step, Story, Told, Write};
+use crate::story::{Block, ExplainedSystem, Step, Story, Write};
 
-impl Told for Mapping {
+impl ExplainedSystem for Mapping {
     fn story(&self, trace: &Trace<Mapping>, property: &str) -> Story {
         let mut story = Story::default();
         let (mut earlier, mut before) = (&trace.start, &trace.start);

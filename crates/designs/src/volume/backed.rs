@@ -89,7 +89,7 @@ impl<D: Design + Clone + Send> BlockBacked for Backed<D> {
     }
 
     /// The invariants of the design.
-    fn second_opinion(&self, image: &Image) -> Result<Option<String>, HarnessFault> {
+    fn fsck(&self, image: &Image) -> Result<Option<String>, HarnessFault> {
         let complaints = match self.design.reset(image) {
             Ok(volume) => self.design.fsck(&volume).err().unwrap_or_default(),
             Err(errno) => return Ok(Some(format!("it does not mount: {errno}"))),

@@ -68,7 +68,7 @@ impl Call {
     }
 
     /// Whether it can be done to a tree at all, with whatever names.
-    pub(super) fn makes_sense(&self, menu: &Menu, tree: &Tree) -> bool {
+    pub(super) fn makes_sense(&self, menu: &OperationSet, tree: &Tree) -> bool {
         let is_dir = |path: Path| path == Path::ROOT || tree.get(path).is_some_and(Entry::is_dir);
         let is_file = |path: Path, open: bool| {
             let fits = |entry: &Entry| !entry.is_dir() && (!menu.opens || entry.open == open);
@@ -160,7 +160,7 @@ impl fmt::Display for Call {
 
 /// What a workload may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Menu {
+pub struct OperationSet {
     /// Files and directories in all.
     pub entries_max: usize,
     /// Levels of directories below the root.
@@ -175,16 +175,16 @@ pub struct Menu {
     pub opens: bool,
 }
 
-impl Default for Menu {
+impl Default for OperationSet {
     /// Three files and directories, one level deep, written block by block.
-    fn default() -> Menu {
+    fn default() -> OperationSet {
         let (entries_max, dirs_deep_max, write_blocks) = (3, 1, 1);
-        Menu { entries_max, dirs_deep_max, write_blocks, overwrite: true, opens: false }
+        OperationSet { entries_max, dirs_deep_max, write_blocks, overwrite: true, opens: false }
     }
 }
 
 /// Everything that can be done to a tree, in a fixed order.
-pub(super) fn calls(menu: &Menu, tree: &Tree, calls: &mut Vec<Call>) {
+pub(super) fn calls(menu: &OperationSet, tree: &Tree, calls: &mut Vec<Call>) {
     let directories = tree.entries().iter().filter(|entry| entry.is_dir()).map(|dir| dir.path);
     for directory in [Path::ROOT].into_iter().chain(directories) {
         let room = tree.entries().len() < menu.entries_max && tree.has_room();
@@ -219,7 +219,7 @@ pub(super) fn calls(menu: &Menu, tree: &Tree, calls: &mut Vec<Call>) {
     calls.extend([Call::Sync, Call::Remount]);
 }
 
-fn contents_calls(menu: &Menu, path: Path, len: u8, calls: &mut Vec<Call>) {
+fn contents_calls(menu: &OperationSet, path: Path, len: u8, calls: &mut Vec<Call>) {
     let blocks = menu.write_blocks;
     if menu.overwrite && len > 0 {
         calls.push(Call::Write { path, place: 0, blocks: blocks.min(len) });
@@ -234,7 +234,7 @@ fn contents_calls(menu: &Menu, path: Path, len: u8, calls: &mut Vec<Call>) {
 }
 
 /// To a new name in the same directory, and to every other directory.
-fn moves(menu: &Menu, tree: &Tree, from: Path, is_dir: bool, calls: &mut Vec<Call>) {
+fn moves(menu: &OperationSet, tree: &Tree, from: Path, is_dir: bool, calls: &mut Vec<Call>) {
     let directories = tree.entries().iter().filter(|entry| entry.is_dir()).map(|dir| dir.path);
     for directory in [Path::ROOT].into_iter().chain(directories) {
         let into_itself = directory == from || directory.is_below(&from);

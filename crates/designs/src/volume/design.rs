@@ -3,7 +3,7 @@
 use fathom_block::{Geometry, Image, Level, Recorder};
 use fathom_core::Errno;
 
-use super::call::Menu;
+use super::call::OperationSet;
 use super::shadow::{Path, Tree};
 
 /// A condition on the metadata of a mounted volume.
@@ -56,7 +56,7 @@ pub trait Design: Sync + Sized + 'static {
     fn promise(&self) -> Promise;
 
     /// What can be done with it.
-    fn menu(&self) -> Menu;
+    fn menu(&self) -> OperationSet;
 
     /// What must be true of a mounted volume.
     fn invariants(&self) -> &'static [Invariant<Self>];

@@ -20,7 +20,7 @@ mod tally;
 mod tell;
 
 pub use backed::Backed;
-pub use call::{Call, Menu};
+pub use call::{Call, OperationSet};
 pub use design::{Design, Invariant, Promise, Variant, Volume, device, hex};
 pub use explore::{Explored, explore};
 pub use explorer::{Action, Explorer, ExplorerError, Limits, State};

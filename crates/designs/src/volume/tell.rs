@@ -8,9 +8,9 @@ use fathom_engine::search::{Path as Steps, System, Trace};
 
 use super::design::{Design, Volume};
 use super::explorer::{Action, Explorer, State};
-use crate::story::{Block, Step, Story, Told, Write};
+use crate::story::{Block, ExplainedSystem, Step, Story, Write};
 
-impl<D: Design> Told for Explorer<D> {
+impl<D: Design> ExplainedSystem for Explorer<D> {
     fn story(&self, trace: &Trace<Self>, _property: &str) -> Story {
         let mut story = Story::default();
         let mut before = &trace.start;

@@ -1,12 +1,12 @@
 //! Depth first, going back after everything that leads to a known state: how Metis explores, and
 //! what a tour is measured against.
 
-use fathom_core::{HarnessFault, Way};
+use fathom_core::{HarnessFault, RestoreMethod};
 
 use super::explore::Remounts;
+use super::lineup::Marks;
 use super::map::{Map, StateId};
-use super::panel::Marks;
-use super::{Campaign, Went};
+use super::{Campaign, StepResult};
 
 /// A state on the way to the present one.
 struct Frame {
@@ -18,16 +18,16 @@ impl Campaign<'_, '_> {
     pub(super) fn dfs(&mut self) -> Result<(), HarnessFault> {
         self.restart()?;
         let explore = &self.plan.explore;
-        let start = self.panel.model().digest();
+        let start = self.lineup.model().digest();
         let mut map = Map::new(start, explore.moves, explore.depth_max);
-        let marks = self.panel.save()?;
+        let marks = self.lineup.save()?;
         let mut stack = vec![Frame { state: super::map::START, marks }];
         while let Some(frame) = stack.last() {
             if self.is_over() || self.plan.explore.states_max.is_some_and(|max| map.len() >= max) {
                 break;
             }
             let Some(by) = map.next_move(frame.state) else {
-                self.panel.forget(&frame.marks);
+                self.lineup.forget(&frame.marks);
                 stack.pop();
                 if let Some(frame) = stack.last() {
                     self.go_back(&frame.marks)?;
@@ -38,42 +38,42 @@ impl Campaign<'_, '_> {
             let ops = self.meta_of(map.digest(from), by);
             let went = self.perform(&ops)?;
             let (to, new) = match went {
-                Went::Well => map.arrive(self.panel.model().digest(), from, by),
-                Went::Wrong => (from, false),
-                Went::Short => break,
+                StepResult::AsExpected => map.arrive(self.lineup.model().digest(), from, by),
+                StepResult::Diverged => (from, false),
+                StepResult::OutOfOps => break,
             };
             self.stats.depth = self.stats.depth.max(map.depth(to));
             if new && map.depth(to) < self.plan.explore.depth_max {
-                let marks = self.panel.save()?;
+                let marks = self.lineup.save()?;
                 // What was saved while it was unmounted has been mounted again.
-                if self.panel.way() == Some(Way::Remount) {
+                if self.lineup.restore_method() == Some(RestoreMethod::Remount) {
                     self.stats.remounts += 1;
-                    self.since_walk += 1;
+                    self.since_tree += 1;
                     self.last_look()?;
                 } else {
-                    self.keep_up(ops.len())?;
+                    self.maintain(ops.len())?;
                 }
                 stack.push(Frame { state: to, marks });
-            } else if went == Went::Wrong || to != from || self.remounts_every_op() {
+            } else if went == StepResult::Diverged || to != from || self.remounts_every_op() {
                 let frame = stack.last().expect("it was there");
                 self.go_back(&frame.marks)?;
             } else {
-                self.keep_up(ops.len())?;
+                self.maintain(ops.len())?;
             }
         }
         self.stats.known = map.len() as u64;
         self.stats.open = map.open() as u64;
         self.stats.complete = stack.is_empty();
         while let Some(frame) = stack.pop() {
-            self.panel.forget(&frame.marks);
+            self.lineup.forget(&frame.marks);
         }
         Ok(())
     }
 
     fn go_back(&mut self, marks: &Marks) -> Result<(), HarnessFault> {
         self.stats.restores += 1;
-        self.since_walk = 0;
-        self.panel.restore(marks)
+        self.since_tree = 0;
+        self.lineup.restore(marks)
     }
 
     fn remounts_every_op(&self) -> bool {

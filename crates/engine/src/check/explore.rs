@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use fathom_core::Way;
+use fathom_core::RestoreMethod;
 
 /// Which state comes next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,12 +22,12 @@ pub enum Strategy {
 
 /// How to go back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Back {
+pub enum RestorePolicy {
     /// The cheapest that the subject offers.
     #[default]
     Cheapest,
     /// A way of the subject.
-    Way(Way),
+    By(RestoreMethod),
     /// Start again and repeat the operations.
     Replay,
 }
@@ -56,7 +56,7 @@ pub struct Exploration {
     /// Meta-operations tried in every state.
     pub moves: u16,
     /// How to go back.
-    pub back: Back,
+    pub back: RestorePolicy,
     /// When to remount; `None` leaves it to the strategy: a walk draws it like other operations,
     /// the others do it now and then.
     pub remounts: Option<Remounts>,
@@ -76,7 +76,7 @@ impl Default for Exploration {
             strategy: Strategy::Tour,
             depth_max: 10_000,
             moves: 12,
-            back: Back::Cheapest,
+            back: RestorePolicy::Cheapest,
             remounts: None,
             fsck_every: None,
             states_max: None,
@@ -127,27 +127,27 @@ impl fmt::Display for Strategy {
     }
 }
 
-impl FromStr for Back {
+impl FromStr for RestorePolicy {
     type Err = UnknownWord;
 
-    fn from_str(word: &str) -> Result<Back, UnknownWord> {
+    fn from_str(word: &str) -> Result<RestorePolicy, UnknownWord> {
         match word {
-            "cheapest" => Ok(Back::Cheapest),
-            "replay" => Ok(Back::Replay),
-            _ => match Way::ALL.iter().find(|way| way.name() == word) {
-                Some(way) => Ok(Back::Way(*way)),
+            "cheapest" => Ok(RestorePolicy::Cheapest),
+            "replay" => Ok(RestorePolicy::Replay),
+            _ => match RestoreMethod::ALL.iter().find(|method| method.name() == word) {
+                Some(method) => Ok(RestorePolicy::By(*method)),
                 None => Err(unknown(word, "cheapest, clone, ioctl, freeze, remount, replay")),
             },
         }
     }
 }
 
-impl fmt::Display for Back {
+impl fmt::Display for RestorePolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Back::Cheapest => f.write_str("cheapest"),
-            Back::Way(way) => way.fmt(f),
-            Back::Replay => f.write_str("replay"),
+            RestorePolicy::Cheapest => f.write_str("cheapest"),
+            RestorePolicy::By(method) => method.fmt(f),
+            RestorePolicy::Replay => f.write_str("replay"),
         }
     }
 }
@@ -197,12 +197,12 @@ mod tests {
             assert_eq!(word.parse::<Strategy>().unwrap().to_string(), word);
         }
         for word in ["cheapest", "replay", "freeze", "remount", "ioctl", "clone"] {
-            assert_eq!(word.parse::<Back>().unwrap().to_string(), word);
+            assert_eq!(word.parse::<RestorePolicy>().unwrap().to_string(), word);
         }
         for word in ["", "often", "every 0", "p=2", "every -1"] {
             let error = word.parse::<Remounts>().unwrap_err().to_string();
             assert!(error.contains("p=0.01"), "{error}");
         }
-        assert!("bfs".parse::<Strategy>().is_err() && "tape".parse::<Back>().is_err());
+        assert!("bfs".parse::<Strategy>().is_err() && "tape".parse::<RestorePolicy>().is_err());
     }
 }

@@ -1,15 +1,23 @@
 //! The campaign: generate, execute on all sides, judge, and look closer at what is wrong.
 //!
 //! [`Exploration`] says in which order states are visited: a [`tour`], depth first ([`dfs`]) or a
-//! random [`walk`]. All of them share what is here: one step, the upkeep between steps, and what
+//! random [`walk`]. All of them share what is here: one step, the maintenance between steps, and what
 //! happens when something is wrong.
 
+pub mod call_monitor;
 mod dfs;
 pub mod explore;
+pub mod finding;
+pub mod goals;
+mod lineup;
+mod maintenance;
 mod map;
-mod panel;
+pub mod oracle;
+pub mod replay;
+pub mod rerun;
+pub mod side_by_side;
+pub mod stats;
 mod tour;
-mod upkeep;
 mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,23 +25,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fathom_core::{Capability, HarnessFault, Op, Territory, Violation, Way};
+use fathom_core::{Capability, HarnessFault, Op, RestoreMethod, Testbed, Violation};
 
 use crate::Reporter;
+use crate::check::call_monitor::OnStuck;
+use crate::check::finding::investigate::{Case, hang, investigate};
+use crate::check::finding::{Disks, Finding};
+use crate::check::oracle::Signature;
+use crate::check::side_by_side::Inspection;
+use crate::check::stats::{Goals, Stats};
 use crate::choice::Choices;
 use crate::coverage::OpCoverage;
-use crate::duel::Look;
-use crate::finding::investigate::{Case, hang, investigate};
-use crate::finding::{Disks, Finding};
 use crate::generate::{Config, Generator};
-use crate::oracle::Signature;
-use crate::pulse::LastWords;
-use crate::stats::{Goals, Stats};
-use panel::{Blame, Panel};
-use upkeep::Upkeep;
+use lineup::{Accusation, Lineup};
+use maintenance::MaintenanceSchedule;
 
-pub use explore::{Back, Exploration, Remounts, Strategy};
-pub use panel::Player;
+pub use explore::{Exploration, Remounts, RestorePolicy, Strategy};
+pub use lineup::Participant;
 
 /// How often a reporter is told of progress.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
@@ -48,7 +56,7 @@ pub struct Plan {
     pub seed: u64,
     /// The workload.
     pub config: Config,
-    /// The reference of the first player.
+    /// The reference of the first participant.
     pub reference: fathom_model::Config,
     /// In which order states are visited.
     pub explore: Exploration,
@@ -62,7 +70,7 @@ pub struct Plan {
     pub labels: BTreeMap<String, String>,
     /// What to do when a call does not return even after the rescue; by default nothing but to go on
     /// waiting.
-    pub last_words: LastWords,
+    pub on_stuck: OnStuck,
 }
 
 impl Plan {
@@ -77,7 +85,7 @@ impl Plan {
             budget: None,
             map: None,
             labels: BTreeMap::new(),
-            last_words: Arc::new(|_, _| {}),
+            on_stuck: Arc::new(|_, _| {}),
         }
     }
 }
@@ -102,26 +110,26 @@ pub struct Report {
 /// # Errors
 /// If the harness fails; that is never a finding.
 pub fn check(
-    subject: &mut dyn Territory,
+    subject: &mut dyn Testbed,
     plan: &Plan,
     reporter: &mut dyn Reporter,
 ) -> Result<Report, HarnessFault> {
-    check_all(vec![Player { subject, reference: plan.reference.clone() }], plan, reporter)
+    check_all(vec![Participant { subject, reference: plan.reference.clone() }], plan, reporter)
 }
 
-/// Compares all players, each with its own reference, and lets them vote on who is wrong. The first
+/// Compares all participants, each with its own reference, and lets them vote on who is wrong. The first
 /// one decides the workload's reference.
 ///
 /// # Errors
 /// If the harness fails; that is never a finding.
 pub fn check_all(
-    players: Vec<Player<'_>>,
+    participants: Vec<Participant<'_>>,
     plan: &Plan,
     reporter: &mut dyn Reporter,
 ) -> Result<Report, HarnessFault> {
     // Only what all of them can do is asked of any.
-    let can = |player: &Player<'_>| player.subject.capabilities();
-    let capabilities: BTreeSet<Capability> = players
+    let can = |participant: &Participant<'_>| participant.subject.capabilities();
+    let capabilities: BTreeSet<Capability> = participants
         .iter()
         .map(can)
         .reduce(|all, some| all.intersection(&some).copied().collect())
@@ -130,21 +138,21 @@ pub fn check_all(
     if plan.explore.strategy != Strategy::Walk && config.data.patterns == 0 {
         config.data.patterns = explore::PATTERNS;
     }
-    let disks = players.iter().map(|_| Disks::default()).collect();
+    let disks = participants.iter().map(|_| Disks::default()).collect();
     let remountable = capabilities.contains(&Capability::Remount);
     let times = plan.config.check.times;
     let campaign = Campaign {
         plan,
         generator: Generator::new(Choices::new(plan.seed), config.clone(), capabilities),
         config,
-        panel: Panel::start(players, times, &plan.explore, &plan.last_words)?,
-        upkeep: Upkeep::new(&plan.explore, remountable, plan.seed),
+        lineup: Lineup::start(participants, times, &plan.explore, &plan.on_stuck)?,
+        maintenance: MaintenanceSchedule::new(&plan.explore, remountable, plan.seed),
         reporter,
         started: Instant::now(),
         told: Instant::now(),
         asked: 0,
         over: false,
-        since_walk: 0,
+        since_tree: 0,
         since_disk: 0,
         disks,
         stats: Stats::default(),
@@ -159,8 +167,8 @@ struct Campaign<'a, 'b> {
     plan: &'a Plan,
     config: Config,
     generator: Generator,
-    panel: Panel<'b>,
-    upkeep: Upkeep,
+    lineup: Lineup<'b>,
+    maintenance: MaintenanceSchedule,
     reporter: &'a mut dyn Reporter,
     started: Instant,
     /// When the reporter was last told of progress.
@@ -169,10 +177,10 @@ struct Campaign<'a, 'b> {
     asked: u64,
     over: bool,
     /// Operations since the whole trees were compared.
-    since_walk: u64,
+    since_tree: u64,
     /// Operations since the disks were kept.
     since_disk: u64,
-    /// Of each player.
+    /// Of each participant.
     disks: Vec<Disks>,
     stats: Stats,
     seen: BTreeSet<Signature>,
@@ -182,13 +190,13 @@ struct Campaign<'a, 'b> {
 
 /// How a meta-operation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Went {
+enum StepResult {
     /// As expected.
-    Well,
+    AsExpected,
     /// Something is wrong, and was looked at closely: the subjects are in an unknown state.
-    Wrong,
+    Diverged,
     /// The operations are used up in the middle of it.
-    Short,
+    OutOfOps,
 }
 
 impl Campaign<'_, '_> {
@@ -206,128 +214,130 @@ impl Campaign<'_, '_> {
     }
 
     /// Executes one operation on all, looks as closely as it is time for, and counts it.
-    fn act(&mut self, op: &Op) -> Result<Option<Blame>, HarnessFault> {
-        self.since_walk += 1;
-        let whole = self.since_walk >= self.plan.config.check.walk_every || *op == Op::Remount;
-        let look = if whole { Look::Whole } else { Look::Touched };
-        let tried = self.panel.step(op, look)?;
+    fn act(&mut self, op: &Op) -> Result<Option<Accusation>, HarnessFault> {
+        self.since_tree += 1;
+        let whole = self.since_tree >= self.plan.config.check.tree_every || *op == Op::Remount;
+        let look = if whole { Inspection::Whole } else { Inspection::Touched };
+        let tried = self.lineup.step(op, look)?;
         if tried.skipped {
             return Ok(None);
         }
-        if tried.walked {
-            self.since_walk = 0;
-            self.stats.walks += 1;
+        if tried.tree_compared {
+            self.since_tree = 0;
+            self.stats.trees_compared += 1;
         }
-        self.stats.count(op, &tried.found, self.panel.model().digest());
+        self.stats.count(op, &tried.found, self.lineup.model().digest());
         self.coverage.record(op, &tried.found);
-        self.generator.note(op, &tried.expected, self.panel.model());
-        Ok(tried.blame)
+        self.generator.note(op, &tried.expected, self.lineup.model());
+        Ok(tried.accusation)
     }
 
     /// Executes a meta-operation.
-    fn perform(&mut self, ops: &[Op]) -> Result<Went, HarnessFault> {
+    fn perform(&mut self, ops: &[Op]) -> Result<StepResult, HarnessFault> {
         self.stats.metas += 1;
         for op in ops {
             if self.plan.ops_max.is_some_and(|ops_max| self.stats.ops >= ops_max) {
                 self.over = true;
-                return Ok(Went::Short);
+                return Ok(StepResult::OutOfOps);
             }
-            if let Some(blame) = self.act(op)? {
-                return self.look_closer(blame);
+            if let Some(accusation) = self.act(op)? {
+                return self.look_closer(accusation);
             }
         }
-        Ok(Went::Well)
+        Ok(StepResult::AsExpected)
     }
 
     /// Remounts, checks and keeps the disk, if it is time.
-    fn keep_up(&mut self, ops: usize) -> Result<Went, HarnessFault> {
+    fn maintain(&mut self, ops: usize) -> Result<StepResult, HarnessFault> {
         self.since_disk += ops as u64;
         let due = self.since_disk >= self.config.check.disk_every;
-        if due && !self.panel.model().has_open_files() {
+        if due && !self.lineup.model().has_open_files() {
             self.since_disk = 0;
             self.keep_disks()?;
         }
-        let due = self.upkeep.after(ops as u64);
+        let due = self.maintenance.after(ops as u64);
         if due.remount
-            && let Some(blame) = self.act(&Op::Remount)?
+            && let Some(accusation) = self.act(&Op::Remount)?
         {
-            return self.look_closer(blame);
+            return self.look_closer(accusation);
         }
-        if due.fsck { self.fsck() } else { Ok(Went::Well) }
+        if due.fsck { self.fsck() } else { Ok(StepResult::AsExpected) }
     }
 
     /// Keeps the present disks for a finding, where there are disks.
     fn keep_disks(&mut self) -> Result<(), HarnessFault> {
         let max = self.plan.explore.images;
-        for (duel, disks) in self.panel.duels.iter_mut().zip(&mut self.disks) {
-            let ways = duel.subject().ways();
-            let Some(way) = ways.iter().find(|way| matches!(way, Way::Freeze | Way::Remount))
+        for (pair, disks) in self.lineup.pairs.iter_mut().zip(&mut self.disks) {
+            let methods = pair.subject().restore_methods();
+            let Some(method) = methods
+                .iter()
+                .find(|method| matches!(method, RestoreMethod::Freeze | RestoreMethod::Remount))
             else {
                 continue;
             };
             if max > 0 {
-                let ops = duel.steps().len();
-                let saved = duel.subject().save(*way)?;
-                disks.push(duel.subject(), ops, saved, max);
+                let ops = pair.steps().len();
+                let saved = pair.subject().save(*method)?;
+                disks.push(pair.subject(), ops, saved, max);
             }
         }
         Ok(())
     }
 
-    fn fsck(&mut self) -> Result<Went, HarnessFault> {
-        let (checkers, blame) = self.panel.fsck()?;
+    fn fsck(&mut self) -> Result<StepResult, HarnessFault> {
+        let (checkers, accusation) = self.lineup.fsck()?;
         self.stats.fscks += checkers;
-        match blame {
-            Some(blame) => self.look_closer(blame),
-            None => Ok(Went::Well),
+        match accusation {
+            Some(accusation) => self.look_closer(accusation),
+            None => Ok(StepResult::AsExpected),
         }
     }
 
     /// Compares the whole trees, unless that has just been done.
-    fn last_look(&mut self) -> Result<Went, HarnessFault> {
-        if self.since_walk == 0 {
-            return Ok(Went::Well);
+    fn last_look(&mut self) -> Result<StepResult, HarnessFault> {
+        if self.since_tree == 0 {
+            return Ok(StepResult::AsExpected);
         }
-        self.since_walk = 0;
-        self.stats.walks += 1;
-        match self.panel.walk()? {
-            Some(blame) => self.look_closer(blame),
-            None => Ok(Went::Well),
+        self.since_tree = 0;
+        self.stats.trees_compared += 1;
+        match self.lineup.walk()? {
+            Some(accusation) => self.look_closer(accusation),
+            None => Ok(StepResult::AsExpected),
         }
     }
 
     /// All start again with empty file systems.
     fn restart(&mut self) -> Result<(), HarnessFault> {
         self.stats.episodes += 1;
-        self.since_walk = 0;
+        self.since_tree = 0;
         self.since_disk = 0;
-        for (duel, disks) in self.panel.duels.iter_mut().zip(&mut self.disks) {
-            disks.clear(duel.subject());
+        for (pair, disks) in self.lineup.pairs.iter_mut().zip(&mut self.disks) {
+            disks.clear(pair.subject());
         }
-        self.panel.restart()
+        self.lineup.restart()
     }
 
     /// Verifies, shrinks and reports, unless the same was found before.
-    fn look_closer(&mut self, blame: Blame) -> Result<Went, HarnessFault> {
-        let duel = &mut self.panel.duels[blame.player];
-        if duel.steps().is_empty() {
+    fn look_closer(&mut self, accusation: Accusation) -> Result<StepResult, HarnessFault> {
+        let pair = &mut self.lineup.pairs[accusation.participant];
+        if pair.steps().is_empty() {
             return Err(HarnessFault::new(
-                format!("{} is wrong before the first operation", duel.subject().name()),
-                format!("{:?}", blame.violation),
+                format!("{} is wrong before the first operation", pair.subject().name()),
+                format!("{:?}", accusation.violation),
             ));
         }
-        let case = Case { steps: duel.steps().to_vec(), violation: blame.violation };
+        let case = Case { steps: pair.steps().to_vec(), violation: accusation.violation };
         let signature = case.signature();
         if !self.seen.insert(signature.clone()) {
-            return Ok(Went::Wrong);
+            return Ok(StepResult::Diverged);
         }
         self.reporter.suspicion(&signature, case.steps.len());
-        let name = duel.subject().name();
-        let disks = self.disks[blame.player].read(duel.subject())?;
-        self.disks[blame.player].clear(duel.subject());
+        let name = pair.subject().name();
+        let disks = self.disks[accusation.participant].read(pair.subject())?;
+        self.disks[accusation.participant].clear(pair.subject());
         let mut plan = self.plan.clone();
-        plan.labels.extend(blame.vote.map(|vote| ("vote".to_owned(), vote)));
-        let mut runner = duel.runner(signature.is_checker());
+        plan.labels.extend(accusation.vote.map(|vote| ("vote".to_owned(), vote)));
+        let mut runner = pair.runner(signature.is_checker());
         let hung = matches!(case.violation, Violation::Hang { .. });
         let ops = case.ops();
         let finding = match investigate(&mut runner, &plan, self.stats.episodes, case, disks) {
@@ -337,13 +347,13 @@ impl Campaign<'_, '_> {
         };
         // With rare walks the guilty operation is only known now.
         if finding.signature != signature && !self.seen.insert(finding.signature.clone()) {
-            return Ok(Went::Wrong);
+            return Ok(StepResult::Diverged);
         }
         self.stats.findings += 1;
         self.over |= self.stats.findings >= self.plan.config.check.findings_max;
         self.reporter.finding(&finding);
         self.findings.push(finding);
-        Ok(Went::Wrong)
+        Ok(StepResult::Diverged)
     }
 
     fn is_over(&mut self) -> bool {

@@ -1,4 +1,4 @@
-//! The transition tour: the reference is the map, the file system is walked along it.
+//! The transition tour: the reference is the map, the file system is tree_compared along it.
 //!
 //! From wherever it is, the tour tries what is untried there. Where nothing is, it walks along known
 //! edges to the nearest state where something is. If there is none near, it starts again: by removing
@@ -16,7 +16,7 @@ use fathom_core::{Digest, FsPath, HarnessFault, Kind, Op, Target, pattern};
 use fathom_model::{Model, TreeOptions};
 
 use super::map::{Map, START, StateId};
-use super::{Campaign, Went};
+use super::{Campaign, StepResult};
 use crate::choice::Choices;
 
 /// Nearest states are looked for at most so far away.
@@ -74,7 +74,7 @@ impl Campaign<'_, '_> {
             }
             let ops = (self.stats.ops - clock.1).max(1);
             Costs::learn(&mut costs.op, clock.0.elapsed().as_secs_f64() / ops as f64);
-            if self.panel.duels[0].steps().len() as u64 >= self.config.check.episode_ops {
+            if self.lineup.pairs[0].steps().len() as u64 >= self.config.check.episode_ops {
                 self.restore_start(&mut costs)?;
                 at = START;
             }
@@ -90,16 +90,16 @@ impl Campaign<'_, '_> {
     fn go(&mut self, map: &mut Map, from: StateId, by: u16) -> Result<StateId, HarnessFault> {
         let ops = self.meta_of(map.digest(from), by);
         match self.perform(&ops)? {
-            Went::Well => {}
-            Went::Short => return Ok(from),
-            Went::Wrong => {
+            StepResult::AsExpected => {}
+            StepResult::OutOfOps => return Ok(from),
+            StepResult::Diverged => {
                 self.restart()?;
                 return Ok(START);
             }
         }
-        let (to, _) = map.arrive(self.panel.model().digest(), from, by);
+        let (to, _) = map.arrive(self.lineup.model().digest(), from, by);
         self.stats.depth = self.stats.depth.max(map.depth(to));
-        if self.keep_up(ops.len())? == Went::Wrong {
+        if self.maintain(ops.len())? == StepResult::Diverged {
             self.restart()?;
             return Ok(START);
         }
@@ -126,17 +126,18 @@ impl Campaign<'_, '_> {
         let (low, high) = (state.0 as u64, (state.0 >> 64) as u64);
         let seed = pattern::word(pattern::word(self.plan.seed, low) ^ high, u64::from(by));
         self.generator.begin(Choices::new(seed));
-        self.generator.meta(self.panel.model())
+        self.generator.meta(self.lineup.model())
     }
 
     /// Back to the empty file system, by the cheaper way.
     fn start_again(&mut self, costs: &mut Costs) -> Result<(), HarnessFault> {
         let empty = Model::new(self.plan.reference.clone())
             .map_err(|error| HarnessFault::new("making the reference", error))?;
-        let sweep = sweep(self.panel.model(), &empty);
+        let sweep = sweep(self.lineup.model(), &empty);
         if (sweep.len() as f64) * costs.op < costs.restart {
             self.stats.sweeps += 1;
-            if self.perform(&sweep)? == Went::Well && self.panel.model().digest() == empty.digest()
+            if self.perform(&sweep)? == StepResult::AsExpected
+                && self.lineup.model().digest() == empty.digest()
             {
                 return Ok(());
             }
@@ -145,7 +146,7 @@ impl Campaign<'_, '_> {
     }
 
     fn restore_start(&mut self, costs: &mut Costs) -> Result<(), HarnessFault> {
-        if self.last_look()? == Went::Wrong && self.over {
+        if self.last_look()? == StepResult::Diverged && self.over {
             return Ok(());
         }
         let began = Instant::now();
@@ -169,7 +170,7 @@ impl Campaign<'_, '_> {
             }
             return Ok(map.complete());
         }
-        Ok(Map::new(self.panel.model().digest(), explore.moves, explore.depth_max))
+        Ok(Map::new(self.lineup.model().digest(), explore.moves, explore.depth_max))
     }
 
     fn close_map(&self, map: &Map) -> Result<(), HarnessFault> {

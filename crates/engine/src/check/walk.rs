@@ -2,7 +2,7 @@
 
 use fathom_core::HarnessFault;
 
-use super::{Campaign, Went};
+use super::{Campaign, StepResult};
 use crate::choice::Choices;
 
 impl Campaign<'_, '_> {
@@ -22,12 +22,12 @@ impl Campaign<'_, '_> {
             if self.is_over() {
                 break;
             }
-            let op = self.generator.next(self.panel.model());
-            if let Some(blame) = self.act(&op)? {
-                self.look_closer(blame)?;
+            let op = self.generator.next(self.lineup.model());
+            if let Some(accusation) = self.act(&op)? {
+                self.look_closer(accusation)?;
                 return Ok(());
             }
-            if self.keep_up(1)? == Went::Wrong {
+            if self.maintain(1)? == StepResult::Diverged {
                 return Ok(());
             }
         }

@@ -47,7 +47,8 @@ pub struct CrashConfig {
     /// Whether every recovered image is also used: create, write, rename, delete, fill, free.
     pub probe: bool,
     /// Whether an independent checker is asked, where there is one (`e2fsck`).
-    pub second_opinion: bool,
+    #[serde(alias = "second_opinion")]
+    pub fsck: bool,
 }
 
 /// The defaults, commented: the only place where they are written.

@@ -16,10 +16,10 @@ use super::ledger::Group;
 use super::repro;
 use super::run::CrashPlan;
 use super::script::{Event, Script};
-use super::session::Broke;
+use super::session::SubjectFailure;
 use super::shrink::shrink;
-use super::system::{CrashSystem, Played};
-use crate::finding::RecordError;
+use super::system::{CrashSystem, ExecutedScript};
+use crate::check::finding::RecordError;
 
 /// Domain of the digest that names a finding.
 const DOMAIN_FINDING: u64 = 19;
@@ -184,7 +184,7 @@ impl CrashFinding {
         record: CrashRecord,
         script: Script,
         minimal: Script,
-        played: Option<Played>,
+        played: Option<ExecutedScript>,
     ) -> CrashFinding {
         let mut finding = CrashFinding {
             record,
@@ -201,8 +201,8 @@ impl CrashFinding {
             finding.before = played.before;
             finding.promised = played.promised;
             finding.found = played.found.map_err(|broke| match broke {
-                Broke::Mount(errno) => format!("mount fails with {errno}"),
-                Broke::Panic(message) => format!("panics: {message}"),
+                SubjectFailure::Mount(errno) => format!("mount fails with {errno}"),
+                SubjectFailure::Panic(message) => format!("panics: {message}"),
             });
             finding.repaired = played.repaired;
             finding.writes = played.writes;

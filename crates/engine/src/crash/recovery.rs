@@ -14,20 +14,20 @@ use serde::{Deserialize, Serialize};
 
 use super::config::CrashConfig;
 use super::judge::Class;
-use super::session::{Broke, guarded, mount};
+use super::session::{SubjectFailure, guarded, mount};
 
 /// Something that no crash may cause, whatever was promised about the contents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trouble {
+pub struct Defect {
     /// What kind.
     pub class: Class,
     /// What exactly.
     pub what: String,
 }
 
-impl Trouble {
-    fn new(class: Class, what: impl Into<String>) -> Trouble {
-        Trouble { class, what: what.into() }
+impl Defect {
+    fn new(class: Class, what: impl Into<String>) -> Defect {
+        Defect { class, what: what.into() }
     }
 }
 
@@ -41,7 +41,7 @@ pub struct Recovered {
     /// Whether recovery wrote to the device.
     pub wrote: bool,
     /// The first thing that went wrong.
-    pub trouble: Option<Trouble>,
+    pub defect: Option<Defect>,
 }
 
 /// What is done with an image.
@@ -50,7 +50,7 @@ pub struct Treatment {
     /// Use it.
     pub probe: bool,
     /// Ask an independent checker.
-    pub second_opinion: bool,
+    pub fsck: bool,
     /// Tear the writes of recovery too, rather than only stop between them.
     pub torn: bool,
 }
@@ -58,11 +58,7 @@ pub struct Treatment {
 impl Treatment {
     /// As the settings say, with the power failures of a run.
     pub fn new(config: &CrashConfig, levels: &[Level]) -> Treatment {
-        Treatment {
-            probe: config.probe,
-            second_opinion: config.second_opinion,
-            torn: levels.contains(&Level::Torn),
-        }
+        Treatment { probe: config.probe, fsck: config.fsck, torn: levels.contains(&Level::Torn) }
     }
 }
 
@@ -70,7 +66,7 @@ impl Treatment {
 ///
 /// # Errors
 /// If it does not mount, or the subject panics.
-pub fn visible(subject: &dyn BlockBacked, image: &Image) -> Result<Tree, Broke> {
+pub fn visible(subject: &dyn BlockBacked, image: &Image) -> Result<Tree, SubjectFailure> {
     guarded(|| Ok(mount(subject, image)?.observe()))
 }
 
@@ -78,10 +74,10 @@ pub fn visible(subject: &dyn BlockBacked, image: &Image) -> Result<Tree, Broke> 
 ///
 /// # Errors
 /// If it does not mount or recover, or the subject panics.
-pub fn repaired(subject: &dyn BlockBacked, image: &Image) -> Result<Tree, Broke> {
+pub fn repaired(subject: &dyn BlockBacked, image: &Image) -> Result<Tree, SubjectFailure> {
     guarded(|| {
         let mut mounted = mount(subject, image)?;
-        mounted.recover().map_err(Broke::Mount)?;
+        mounted.recover().map_err(SubjectFailure::Mount)?;
         Ok(mounted.observe())
     })
 }
@@ -96,13 +92,13 @@ pub fn recover(
     treatment: Treatment,
 ) -> Result<Recovered, HarnessFault> {
     let mut recovered =
-        Recovered { tree: Digest::default(), capacity_bytes: None, wrote: false, trouble: None };
+        Recovered { tree: Digest::default(), capacity_bytes: None, wrote: false, defect: None };
     let mut fault = None;
     let result = guarded(|| {
         let tree = mount(subject, image)?.observe();
         recovered.tree = tree.digest();
         let outcome = examine(subject, image, &tree, treatment, &mut recovered);
-        recovered.trouble = outcome.unwrap_or_else(|harness| {
+        recovered.defect = outcome.unwrap_or_else(|harness| {
             fault = Some(harness);
             None
         });
@@ -113,13 +109,13 @@ pub fn recover(
     }
     match result {
         Ok(()) => {}
-        Err(Broke::Mount(errno)) => {
+        Err(SubjectFailure::Mount(errno)) => {
             let what = format!("mount fails with {errno}");
-            recovered.trouble = Some(Trouble::new(Class::Unmountable, what));
+            recovered.defect = Some(Defect::new(Class::Unmountable, what));
         }
-        Err(Broke::Panic(message)) => {
+        Err(SubjectFailure::Panic(message)) => {
             let what = format!("panics: {}", first_line(&message));
-            recovered.trouble = Some(Trouble::new(Class::Unmountable, what));
+            recovered.defect = Some(Defect::new(Class::Unmountable, what));
         }
     }
     Ok(recovered)
@@ -131,25 +127,25 @@ fn first_line(text: &str) -> &str {
 
 /// Something that is wrong, or that broke while looking.
 enum Stop {
-    Trouble(Trouble),
-    Broke(Broke),
+    Defect(Defect),
+    SubjectFailure(SubjectFailure),
 }
 
 impl Stop {
-    fn trouble(class: Class, what: impl Into<String>) -> Stop {
-        Stop::Trouble(Trouble::new(class, what))
+    fn defect(class: Class, what: impl Into<String>) -> Stop {
+        Stop::Defect(Defect::new(class, what))
     }
 }
 
-impl From<Trouble> for Stop {
-    fn from(trouble: Trouble) -> Stop {
-        Stop::Trouble(trouble)
+impl From<Defect> for Stop {
+    fn from(defect: Defect) -> Stop {
+        Stop::Defect(defect)
     }
 }
 
-impl From<Broke> for Stop {
-    fn from(broke: Broke) -> Stop {
-        Stop::Broke(broke)
+impl From<SubjectFailure> for Stop {
+    fn from(broke: SubjectFailure) -> Stop {
+        Stop::SubjectFailure(broke)
     }
 }
 
@@ -159,24 +155,24 @@ fn examine(
     tree: &Tree,
     treatment: Treatment,
     recovered: &mut Recovered,
-) -> Result<Option<Trouble>, HarnessFault> {
-    if let Some(trouble) = unreadable(tree) {
-        return Ok(Some(trouble));
+) -> Result<Option<Defect>, HarnessFault> {
+    if let Some(defect) = unreadable(tree) {
+        return Ok(Some(defect));
     }
     let used = guarded(|| Ok(use_again(subject, image, tree, treatment, recovered)));
-    match used.unwrap_or_else(|broke| Err(Stop::Broke(broke))) {
-        Err(Stop::Trouble(trouble)) => Ok(Some(trouble)),
-        Err(Stop::Broke(Broke::Mount(errno))) => {
+    match used.unwrap_or_else(|broke| Err(Stop::SubjectFailure(broke))) {
+        Err(Stop::Defect(defect)) => Ok(Some(defect)),
+        Err(Stop::SubjectFailure(SubjectFailure::Mount(errno))) => {
             let what = format!("mounts once, then fails with {errno}");
-            Ok(Some(Trouble::new(Class::NotIdempotent, what)))
+            Ok(Some(Defect::new(Class::NotIdempotent, what)))
         }
-        Err(Stop::Broke(Broke::Panic(message))) => {
+        Err(Stop::SubjectFailure(SubjectFailure::Panic(message))) => {
             let what = format!("panics when used: {}", first_line(&message));
-            Ok(Some(Trouble::new(Class::NotUsable, what)))
+            Ok(Some(Defect::new(Class::NotUsable, what)))
         }
-        Ok(unmounted) if treatment.second_opinion => {
-            let complaint = subject.second_opinion(&unmounted)?;
-            Ok(complaint.map(|complaint| Trouble::new(Class::Rejected, complaint)))
+        Ok(unmounted) if treatment.fsck => {
+            let complaint = subject.fsck(&unmounted)?;
+            Ok(complaint.map(|complaint| Defect::new(Class::Rejected, complaint)))
         }
         Ok(_) => Ok(None),
     }
@@ -194,20 +190,20 @@ fn use_again(
     let mut mounted = mount(subject, image)?;
     if mounted.observe().digest() != digest {
         let what = "the same image mounted twice shows two trees";
-        return Err(Stop::trouble(Class::NonDeterministic, what));
+        return Err(Stop::defect(Class::NonDeterministic, what));
     }
     if let Err(errno) = mounted.recover() {
-        return Err(Stop::trouble(Class::NotUsable, format!("recovery fails with {errno}")));
+        return Err(Stop::defect(Class::NotUsable, format!("recovery fails with {errno}")));
     }
     let recovered_at = mounted.position();
     recovered.wrote = recovered_at > 0;
     if recovered.wrote && mounted.observe().digest() != digest {
         let what = "recovery changes the visible tree";
-        return Err(Stop::trouble(Class::NotIdempotent, what));
+        return Err(Stop::defect(Class::NotIdempotent, what));
     }
     let (outcome, device) = mounted.unmount();
     if let Err(errno) = outcome.result {
-        return Err(Stop::trouble(Class::NotUsable, format!("unmount fails with {errno}")));
+        return Err(Stop::defect(Class::NotUsable, format!("unmount fails with {errno}")));
     }
     let unmounted = device.image().clone();
     if recovered.wrote {
@@ -221,7 +217,7 @@ fn use_again(
         let mounted = mount(subject, &unmounted)?;
         recovered.capacity_bytes = Some(usable(subject, mounted, tree, changed)?);
     } else if changed && mount(subject, &unmounted)?.observe().digest() != digest {
-        return Err(Stop::trouble(Class::NotIdempotent, REMOUNTED));
+        return Err(Stop::defect(Class::NotIdempotent, REMOUNTED));
     }
     Ok(unmounted)
 }
@@ -229,11 +225,11 @@ fn use_again(
 const REMOUNTED: &str = "after recovery and a clean remount another tree is visible";
 
 /// The first entry that cannot be looked at.
-fn unreadable(tree: &Tree) -> Option<Trouble> {
+fn unreadable(tree: &Tree) -> Option<Defect> {
     tree.entries.iter().find_map(|(path, entry)| {
         let broken = entry.broken.as_ref()?;
         let what = format!("{}({path:?}) fails with {}", broken.call, broken.errno);
-        Some(Trouble::new(Class::Unreadable, what))
+        Some(Defect::new(Class::Unreadable, what))
     })
 }
 
@@ -243,7 +239,7 @@ fn repeatable(
     window: &Window<'_>,
     digest: Digest,
     torn: bool,
-) -> Result<(), Trouble> {
+) -> Result<(), Defect> {
     let mut wrong = None;
     let levels: &[Level] = if torn { &[Level::Linear, Level::Torn] } else { &[Level::Linear] };
     for level in levels {
@@ -256,7 +252,7 @@ fn repeatable(
             ControlFlow::Break(())
         });
     }
-    wrong.map_or(Ok(()), |what| Err(Trouble::new(Class::NotIdempotent, what)))
+    wrong.map_or(Ok(()), |what| Err(Defect::new(Class::NotIdempotent, what)))
 }
 
 /// Creates, writes, renames and deletes in every directory, fills the disk, frees it, fills it again.
@@ -269,7 +265,7 @@ fn usable(
 ) -> Result<u64, Stop> {
     let digest = tree.digest();
     if look_first && mounted.observe().digest() != digest {
-        return Err(Stop::trouble(Class::NotIdempotent, REMOUNTED));
+        return Err(Stop::defect(Class::NotIdempotent, REMOUNTED));
     }
     for (dir, entry) in &tree.entries {
         if entry.kind == Kind::Dir {
@@ -283,14 +279,14 @@ fn usable(
     let again = first.saturating_sub(slack_bytes);
     if again > 0 && fill(&mut *mounted, again, again)? < again {
         let what = format!("{first} bytes fit, then not even {again}: freed space is gone");
-        return Err(Stop::trouble(Class::Leak, what));
+        return Err(Stop::defect(Class::Leak, what));
     }
     let found = mounted.observe();
     if found.digest() != digest {
         let difference = tree.differences(&found).into_iter().next();
         let what = difference.map_or_else(String::new, |difference| difference.to_string());
         let what = format!("files made and removed again leave another tree: {what}");
-        return Err(Stop::trouble(Class::NotUsable, what));
+        return Err(Stop::defect(Class::NotUsable, what));
     }
     Ok(first)
 }
@@ -299,20 +295,20 @@ fn usable(
 const PROBE_NAMES: [&[u8]; 2] = [b"fathom0", b"fathom1"];
 
 /// Runs operations until one fails. No space is no fault: the rest is left out.
-fn attempt(mounted: &mut dyn Mounted, ops: &[Op]) -> Result<(), Trouble> {
+fn attempt(mounted: &mut dyn Mounted, ops: &[Op]) -> Result<(), Defect> {
     for op in ops {
         match mounted.apply(op).result {
             Ok(_) => {}
             Err(Errno::ENOSPC) => return Ok(()),
             Err(errno) => {
-                return Err(Trouble::new(Class::NotUsable, format!("{op} fails with {errno}")));
+                return Err(Defect::new(Class::NotUsable, format!("{op} fails with {errno}")));
             }
         }
     }
     Ok(())
 }
 
-fn use_directory(mounted: &mut dyn Mounted, dir: &FsPath) -> Result<(), Trouble> {
+fn use_directory(mounted: &mut dyn Mounted, dir: &FsPath) -> Result<(), Defect> {
     let [one, other] = PROBE_NAMES.map(|name| dir.join(name));
     let flags = OpenFlags::O_WRONLY | OpenFlags::O_CREAT | OpenFlags::O_EXCL;
     let made = mounted.apply(&Op::Open { slot: 0, path: one.clone(), flags, mode: FILE_MODE });
@@ -321,7 +317,7 @@ fn use_directory(mounted: &mut dyn Mounted, dir: &FsPath) -> Result<(), Trouble>
         Err(Errno::ENOSPC) => return Ok(()),
         Err(errno) => {
             let what = format!("a file in {dir:?} cannot be made: {errno}");
-            return Err(Trouble::new(Class::NotUsable, what));
+            return Err(Defect::new(Class::NotUsable, what));
         }
     }
     let data = Pattern { seed: 1, len: 10 };
@@ -333,7 +329,7 @@ fn use_directory(mounted: &mut dyn Mounted, dir: &FsPath) -> Result<(), Trouble>
         Ok(_) => attempt(mounted, &[Op::Unlink { path: other }])?,
         Err(Errno::ENOSPC) => attempt(mounted, &[Op::Unlink { path: one.clone() }])?,
         Err(errno) => {
-            return Err(Trouble::new(Class::NotUsable, format!("{rename} fails with {errno}")));
+            return Err(Defect::new(Class::NotUsable, format!("{rename} fails with {errno}")));
         }
     }
     let mkdir = Op::Mkdir { path: one.clone(), mode: DIR_MODE };
@@ -348,12 +344,12 @@ const MIN_CHUNK_BYTES: usize = 256;
 
 /// Writes a file in chunks until the disk is full or it has `bytes_max`, and removes it; returns how
 /// much fitted.
-fn fill(mounted: &mut dyn Mounted, chunk_bytes: u64, bytes_max: u64) -> Result<u64, Trouble> {
+fn fill(mounted: &mut dyn Mounted, chunk_bytes: u64, bytes_max: u64) -> Result<u64, Defect> {
     let path = FsPath::from(".").join(PROBE_NAMES[0]);
     let flags = OpenFlags::O_WRONLY | OpenFlags::O_CREAT | OpenFlags::O_EXCL;
     let open = Op::Open { slot: 0, path: path.clone(), flags, mode: FILE_MODE };
     let fails = |op: &Op, errno| {
-        Err(Trouble::new(Class::NotUsable, format!("filling the disk: {op} fails with {errno}")))
+        Err(Defect::new(Class::NotUsable, format!("filling the disk: {op} fails with {errno}")))
     };
     match mounted.apply(&open).result {
         Ok(_) => {}

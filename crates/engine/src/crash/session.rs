@@ -10,7 +10,7 @@ use fathom_core::{Errno, Op, Outcome, Tree};
 
 /// A subject that did not even come to an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Broke {
+pub enum SubjectFailure {
     /// It refused to mount.
     Mount(Errno),
     /// It panicked; the message.
@@ -57,7 +57,9 @@ pub fn quiet_panics() {
 }
 
 /// Runs what may panic.
-pub(super) fn guarded<T>(run: impl FnOnce() -> Result<T, Broke>) -> Result<T, Broke> {
+pub(super) fn guarded<T>(
+    run: impl FnOnce() -> Result<T, SubjectFailure>,
+) -> Result<T, SubjectFailure> {
     let before = EXPECTED.with(|expected| expected.replace(true));
     // Nothing of ours is left half done: the subject and its device are dropped.
     let result = catch_unwind(AssertUnwindSafe(run));
@@ -67,15 +69,18 @@ pub(super) fn guarded<T>(run: impl FnOnce() -> Result<T, Broke>) -> Result<T, Br
             .downcast_ref::<&str>()
             .map(ToString::to_string)
             .or_else(|| panic.downcast_ref::<String>().cloned());
-        Err(Broke::Panic(text.unwrap_or_else(|| "without a message".to_owned())))
+        Err(SubjectFailure::Panic(text.unwrap_or_else(|| "without a message".to_owned())))
     })
 }
 
 /// Mounts an image.
-pub(super) fn mount(subject: &dyn BlockBacked, image: &Image) -> Result<Box<dyn Mounted>, Broke> {
+pub(super) fn mount(
+    subject: &dyn BlockBacked,
+    image: &Image,
+) -> Result<Box<dyn Mounted>, SubjectFailure> {
     let device = Recorder::new(image.clone(), subject.geometry()).expect("an image of its own");
     // A power failure may leave programmed bytes where nothing should be: no device refuses them.
-    subject.mount(device.overprogramming()).map_err(|failure| Broke::Mount(failure.errno))
+    subject.mount(device.overprogramming()).map_err(|failure| SubjectFailure::Mount(failure.errno))
 }
 
 /// Mounts `base`, executes the operations, and ends.
@@ -87,7 +92,7 @@ pub fn session<'a>(
     base: &Image,
     ops: impl IntoIterator<Item = &'a Op>,
     end: End,
-) -> Result<Session, Broke> {
+) -> Result<Session, SubjectFailure> {
     guarded(|| {
         let mut mounted = mount(subject, base)?;
         let mut positions = vec![mounted.position()];

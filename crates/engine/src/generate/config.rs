@@ -93,7 +93,7 @@ pub struct Config {
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs, reason = "default.toml documents every field")]
 pub struct CheckConfig {
-    pub walk_every: u64,
+    pub tree_every: u64,
     pub episode_ops: u64,
     pub times: bool,
     pub findings_max: u64,
@@ -187,7 +187,7 @@ impl Config {
     /// Names the value that cannot.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let positive = [
-            ("check.walk_every", self.check.walk_every),
+            ("check.tree_every", self.check.tree_every),
             ("check.episode_ops", self.check.episode_ops),
             ("check.findings_max", self.check.findings_max),
             ("check.disk_every", self.check.disk_every),
@@ -268,7 +268,7 @@ mod tests {
             ("[weights]\nopne = 1", "opne"),
             ("[od]\npercent = 1", "od"),
             ("[odd]\npercent = 101", "odd.percent cannot be 101"),
-            ("[check]\nwalk_every = 0", "check.walk_every cannot be 0"),
+            ("[check]\ntree_every = 0", "check.tree_every cannot be 0"),
             ("[inputs]\nflags = \"often\"", "often"),
             ("[inputs]\ndecay = 1.0", "inputs.decay cannot be 1"),
             ("[inputs.open]\nO_EXLC = 1", "inputs.open cannot be O_EXLC"),

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::visited::{Arrival, SHARDS, Visited, shard_of};
+use crate::search::visited::{Arrival, SHARDS, Visited, shard_of};
 
 /// Keys in the order of their arrival, with what the set said of each. Shards are served by different
 /// threads at the same time; each writes only to the route of its own shard.

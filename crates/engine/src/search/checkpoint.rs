@@ -14,7 +14,7 @@ use fathom_core::Digest;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
-use crate::visited::Visited;
+use crate::search::visited::Visited;
 
 use super::judge::{Judge, Tallies, Tally};
 use super::ledger::Ledger;

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-use crate::visited::{Arrival, SHARDS, Sharded, Visited, shard_of};
+use crate::search::visited::{Arrival, SHARDS, Sharded, Visited, shard_of};
 
 use super::SearchError;
 use super::checkpoint::{Identity, Saver};
-use super::fold::Pedigree;
+use super::fold::Ancestors;
 use super::judge::{Judge, Tallies};
 use super::key::scatter;
 use super::ledger::Ledger;
@@ -21,9 +21,9 @@ use super::rebuild::rebuild;
 use super::recent::Recent;
 use super::report::{Report, Stop};
 use super::system::System;
-use super::team::{Task, Team};
+use super::workers::{Task, Workers};
 
-/// Into about so many pieces a batch of few runs is cut, if it is worth waking the team.
+/// Into about so many pieces a batch of few runs is cut, if it is worth waking the workers.
 const PIECES_WANTED: usize = 64;
 
 /// A batch of so many runs is not cut.
@@ -86,13 +86,13 @@ pub(super) fn explore<S: System, V: Visited, O: Open<S::State>>(
         }
         Phase::Collect => write(&pieces[item]).collect(setting),
     };
-    Team::gather(plan.threads(), &work, |team| {
+    Workers::gather(plan.threads(), &work, |workers| {
         let mut explorer = Explorer {
             setting,
             pieces: &pieces,
             recents: &recents,
             pieces_expanded: &pieces_expanded,
-            team,
+            workers,
             observer,
             clock: Clock::start(),
             cost: Duration::MAX,
@@ -104,13 +104,13 @@ pub(super) fn explore<S: System, V: Visited, O: Open<S::State>>(
     })
 }
 
-/// The thread that leads the team.
+/// The thread that leads the workers.
 struct Explorer<'a, S: System, V, O> {
     setting: &'a Setting<'a, S, V>,
     pieces: &'a [RwLock<Piece<S>>],
     recents: &'a [RwLock<Recent>],
     pieces_expanded: &'a AtomicUsize,
-    team: &'a Team<'a, Phase>,
+    workers: &'a Workers<'a, Phase>,
     observer: &'a mut dyn Observer,
     clock: Clock,
     /// Time that one state took in the last batch.
@@ -234,9 +234,9 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
     fn unfold(&mut self) -> Vec<Run<S::State>> {
         let spans = self.open.take_folded();
         for (piece, &span) in self.pieces.iter().zip(&spans) {
-            write(piece).load_folded(span, Pedigree::new(&self.ledger.links, span));
+            write(piece).load_folded(span, Ancestors::new(&self.ledger.links, span));
         }
-        self.team.run(Phase::Unfold, spans.len(), None, false);
+        self.workers.run(Phase::Unfold, spans.len(), None, false);
         self.pieces[..spans.len()].iter().map(|piece| write(piece).unload()).collect()
     }
 
@@ -261,13 +261,13 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
         let rest = self.pieces[expanded..loaded].iter().map(|piece| write(piece).unload());
         self.open.give_back(rest.collect());
         self.pieces_expanded.store(expanded, Ordering::Relaxed);
-        self.team.run(Phase::Insert, SHARDS / SHARDS_TOGETHER, None, alone);
+        self.workers.run(Phase::Insert, SHARDS / SHARDS_TOGETHER, None, alone);
         self.divide_room(expanded);
         if alone {
-            self.team.run(Phase::Collect, expanded, None, true);
+            self.workers.run(Phase::Collect, expanded, None, true);
         } else {
             let homes = self.pieces[..expanded].iter().map(|piece| read(piece).home());
-            self.team.run_at_home(Phase::Collect, homes);
+            self.workers.run_pinned(Phase::Collect, homes);
         }
         let mut explored = 0;
         for piece in &self.pieces[..expanded] {
@@ -283,10 +283,10 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
     fn expand(&self, pieces: usize, started: Instant, work: Duration) -> usize {
         if work < ALONE_BELOW || work >= BATCH_TIME {
             let deadline = O::CUT_FREELY.then(|| self.deadline(started));
-            return self.team.run(Phase::Expand, pieces, deadline, work < ALONE_BELOW);
+            return self.workers.run(Phase::Expand, pieces, deadline, work < ALONE_BELOW);
         }
         let homes = self.pieces[..pieces].iter().map(|piece| read(piece).home());
-        self.team.run_at_home(Phase::Expand, homes);
+        self.workers.run_pinned(Phase::Expand, homes);
         pieces
     }
 
@@ -330,14 +330,14 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
     /// Takes over what a piece harvested. Pieces come in order; after one that halted, the search is
     /// over and the parents of the others are not explored.
     fn merge(&mut self, piece: &mut Piece<S>) {
-        let (span, harvest) = (piece.span(), piece.take_harvest(self.setting.judge));
+        let (span, result) = (piece.span(), piece.take_result(self.setting.judge));
         if self.stop.is_some() {
             span.append(&mut self.ledger.unfinished);
             return;
         }
         let mut news = Vec::new();
         let (runs, halt) =
-            self.ledger.add(span, harvest, self.setting.judge, |index| news.push(index));
+            self.ledger.add(span, result, self.setting.judge, |index| news.push(index));
         for run in runs {
             if let Some(spare) = self.open.push(run) {
                 piece.recycle(spare);

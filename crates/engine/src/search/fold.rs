@@ -18,13 +18,13 @@ struct Descent {
 
 /// The ancestors of a run of nodes, by generation; the first are initial states, the last the run.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Pedigree {
+pub(super) struct Ancestors {
     generations: Vec<Vec<Descent>>,
 }
 
-impl Pedigree {
+impl Ancestors {
     /// The ancestors of the nodes in a span.
-    pub(super) fn new(links: &Links, span: Span) -> Pedigree {
+    pub(super) fn new(links: &Links, span: Span) -> Ancestors {
         let mut generations = Vec::with_capacity(span.depth as usize + 1);
         let mut nodes: Vec<u64> = (span.first_node..span.first_node + span.nodes).collect();
         for _ in 0..=span.depth {
@@ -45,7 +45,7 @@ impl Pedigree {
             nodes = parents;
         }
         generations.reverse();
-        Pedigree { generations }
+        Ancestors { generations }
     }
 
     /// Makes the states of the run.

@@ -72,7 +72,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::visited::{SHARDS, shard_of};
+    use crate::search::visited::{SHARDS, shard_of};
 
     #[test]
     fn packed_states_are_spread_evenly() {

@@ -3,7 +3,7 @@
 use super::judge::{Judge, Tallies};
 use super::links::Links;
 use super::open::{Run, Span};
-use super::piece::{Harvest, Place};
+use super::piece::{PieceResult, Place};
 use super::report::Stop;
 use super::system::System;
 
@@ -71,37 +71,37 @@ impl Ledger {
     pub(super) fn add<S: System>(
         &mut self,
         span: Span,
-        harvest: Harvest<S::State>,
+        result: PieceResult<S::State>,
         judge: &Judge<'_, S>,
         news: impl FnMut(usize),
     ) -> (Vec<Run<S::State>>, Option<Stop>) {
         let depth = span.depth + 1;
         let mut first_node = self.links.nodes() + 1;
-        judge.merge(&mut self.found, harvest.tallies, news, |place| match place {
+        judge.merge(&mut self.found, result.tallies, news, |place| match place {
             Place::Parent(index) => span.first_node + index,
             Place::Child(index) => first_node + index,
         });
-        self.count(depth, harvest.states_new);
-        harvest.moved_from.iter().for_each(|from| self.correct(*from, depth));
-        self.key_sum = self.key_sum.wrapping_add(harvest.key_sum);
-        self.transitions += harvest.transitions;
-        if harvest.runs.is_empty() {
-            let too_deep = Span { depth, first_node, nodes: harvest.links.nodes };
+        self.count(depth, result.states_new);
+        result.moved_from.iter().for_each(|from| self.correct(*from, depth));
+        self.key_sum = self.key_sum.wrapping_add(result.key_sum);
+        self.transitions += result.transitions;
+        if result.runs.is_empty() {
+            let too_deep = Span { depth, first_node, nodes: result.links.nodes };
             too_deep.append(&mut self.beyond);
         }
-        if harvest.halt.is_some() {
-            let done = harvest.parents_done;
+        if result.halt.is_some() {
+            let done = result.parents_done;
             let left =
                 Span { first_node: span.first_node + done, nodes: span.nodes - done, ..span };
             left.append(&mut self.unfinished);
         }
-        self.links.append(harvest.links);
-        let mut runs = Vec::with_capacity(harvest.runs.len());
-        for states in harvest.runs {
-            let run = Run { depth, first_node, states, home: harvest.home };
+        self.links.append(result.links);
+        let mut runs = Vec::with_capacity(result.runs.len());
+        for states in result.runs {
+            let run = Run { depth, first_node, states, home: result.home };
             first_node += run.states.len() as u64;
             runs.push(run);
         }
-        (runs, harvest.halt)
+        (runs, result.halt)
     }
 }

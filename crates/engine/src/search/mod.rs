@@ -71,7 +71,6 @@ mod judge;
 mod key;
 mod ledger;
 mod links;
-mod meeting;
 mod open;
 mod path;
 mod piece;
@@ -81,9 +80,11 @@ mod rebuild;
 mod recent;
 mod replay;
 mod report;
+mod spin_barrier;
 mod system;
-mod team;
+pub mod visited;
 mod walk;
+mod workers;
 
 pub use checkpoint::CheckpointError;
 pub use key::key_of;
@@ -93,7 +94,7 @@ pub use progress::{Observer, Progress, Unobserved};
 pub use report::{Discovery, Report, Stop};
 pub use system::{Expectation, Property, System};
 
-use crate::visited::{Bitstate, Exact, Sharded, Visited};
+use crate::search::visited::{Bitstate, Exact, Sharded, Visited};
 
 /// Why a search could not be made. What a system does wrong is in the [`Report`].
 #[derive(Debug, thiserror::Error)]

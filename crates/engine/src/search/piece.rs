@@ -1,9 +1,9 @@
 //! One piece of a batch: a run of parents on its way to becoming runs of children.
 
-use crate::visited::{Arrival, Sharded, View, Visited};
+use crate::search::visited::{Arrival, Sharded, View, Visited};
 
 use super::arrivals::Arrivals;
-use super::fold::Pedigree;
+use super::fold::Ancestors;
 use super::judge::{Judge, Tallies};
 use super::key::scatter;
 use super::links::Segment;
@@ -49,7 +49,7 @@ pub(super) struct Piece<S: System> {
     parents: Vec<S::State>,
     span: Span,
     /// How to make the parents, if they are folded.
-    pedigree: Pedigree,
+    ancestors: Ancestors,
     /// The last children, about which the visited set was not asked yet.
     candidates: Vec<(u128, Origin)>,
     pub(super) arrivals: Arrivals,
@@ -67,11 +67,11 @@ pub(super) struct Piece<S: System> {
     pub(super) room: u64,
     /// The thread that made the parents, then the children.
     home: usize,
-    harvest: Harvest<S::State>,
+    result: PieceResult<S::State>,
 }
 
 /// What a piece adds to the search.
-pub(super) struct Harvest<T> {
+pub(super) struct PieceResult<T> {
     /// The children kept, unless they are too deep to be explored.
     pub(super) runs: Vec<Vec<T>>,
     /// The thread that made them.
@@ -99,7 +99,7 @@ impl<S: System> Piece<S> {
         Piece {
             parents: Vec::new(),
             span: Span { depth: 0, first_node: 0, nodes: 0 },
-            pedigree: Pedigree::default(),
+            ancestors: Ancestors::default(),
             candidates: Vec::new(),
             arrivals: Arrivals::new(),
             origins: Vec::new(),
@@ -109,7 +109,7 @@ impl<S: System> Piece<S> {
             spare: Vec::new(),
             room: u64::MAX,
             home: 0,
-            harvest: Harvest::new(judge),
+            result: PieceResult::new(judge),
         }
     }
 
@@ -121,13 +121,13 @@ impl<S: System> Piece<S> {
     }
 
     /// Takes the numbers of folded parents, and how to make them.
-    pub(super) fn load_folded(&mut self, span: Span, pedigree: Pedigree) {
-        (self.span, self.pedigree) = (span, pedigree);
+    pub(super) fn load_folded(&mut self, span: Span, ancestors: Ancestors) {
+        (self.span, self.ancestors) = (span, ancestors);
     }
 
     /// Makes the parents, on this thread.
     pub(super) fn unfold(&mut self, system: &S, thread: usize) {
-        self.parents = std::mem::take(&mut self.pedigree).make(system);
+        self.parents = std::mem::take(&mut self.ancestors).make(system);
         self.home = thread;
     }
 
@@ -138,8 +138,8 @@ impl<S: System> Piece<S> {
     }
 
     /// What came of the parents.
-    pub(super) fn take_harvest(&mut self, judge: &Judge<'_, S>) -> Harvest<S::State> {
-        std::mem::replace(&mut self.harvest, Harvest::new(judge))
+    pub(super) fn take_result(&mut self, judge: &Judge<'_, S>) -> PieceResult<S::State> {
+        std::mem::replace(&mut self.result, PieceResult::new(judge))
     }
 
     /// The numbers of the parents.
@@ -234,42 +234,42 @@ impl<S: System> Piece<S> {
         let Setting { plan, judge, .. } = setting;
         let explored = plan.depth_max.is_none_or(|max| self.depth() < max);
         let mut parents_done = self.transitions.len();
-        let harvest = &mut self.harvest;
-        harvest.home = self.home;
+        let result = &mut self.result;
+        result.home = self.home;
         let arrivals = self.arrivals.iter().zip(&self.origins);
         for (((key, arrival), origin), child) in arrivals.zip(self.children.drain(..)) {
             match arrival {
                 Arrival::Known => continue,
-                Arrival::New if harvest.states_new == self.room => {
-                    harvest.halt = Some(Stop::States);
+                Arrival::New if result.states_new == self.room => {
+                    result.halt = Some(Stop::States);
                     parents_done = origin.parent as usize;
                     break;
                 }
-                Arrival::New => harvest.states_new += 1,
-                Arrival::Closer(was) => harvest.moved_from.push(was),
+                Arrival::New => result.states_new += 1,
+                Arrival::Closer(was) => result.moved_from.push(was),
             }
-            let place = Place::Child(harvest.links.nodes);
-            harvest.links.push(self.span.first_node + u64::from(origin.parent), origin.choice);
-            harvest.key_sum = harvest.key_sum.wrapping_add(key);
+            let place = Place::Child(result.links.nodes);
+            result.links.push(self.span.first_node + u64::from(origin.parent), origin.choice);
+            result.key_sum = result.key_sum.wrapping_add(key);
             let violated =
-                arrival == Arrival::New && judge.state(&child, place, &mut harvest.tallies);
+                arrival == Arrival::New && judge.state(&child, place, &mut result.tallies);
             if explored {
-                harvest.keep(child, &mut self.spare);
+                result.keep(child, &mut self.spare);
             }
             if violated && plan.stop_at_first {
-                harvest.halt = Some(Stop::Violation);
+                result.halt = Some(Stop::Violation);
                 parents_done = origin.parent as usize;
                 break;
             }
         }
         for &parent in self.stuck.iter().filter(|parent| (**parent as usize) < parents_done) {
-            judge.deadlock(Place::Parent(u64::from(parent)), &mut harvest.tallies);
+            judge.deadlock(Place::Parent(u64::from(parent)), &mut result.tallies);
             if plan.stop_at_first {
-                harvest.halt = Some(Stop::Violation);
+                result.halt = Some(Stop::Violation);
             }
         }
-        harvest.parents_done = parents_done as u64;
-        harvest.transitions = parents_done.checked_sub(1).map_or(0, |last| self.transitions[last]);
+        result.parents_done = parents_done as u64;
+        result.transitions = parents_done.checked_sub(1).map_or(0, |last| self.transitions[last]);
         self.clear();
     }
 
@@ -288,9 +288,9 @@ impl<S: System> Piece<S> {
     }
 }
 
-impl<T> Harvest<T> {
-    fn new<S: System>(judge: &Judge<'_, S>) -> Harvest<T> {
-        Harvest {
+impl<T> PieceResult<T> {
+    fn new<S: System>(judge: &Judge<'_, S>) -> PieceResult<T> {
+        PieceResult {
             runs: Vec::new(),
             home: 0,
             links: Segment::default(),

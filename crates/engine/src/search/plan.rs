@@ -28,7 +28,7 @@ pub enum Strategy {
 pub enum Memory {
     /// All 128 bits of every key.
     Exact,
-    /// A fixed number of bytes in all; some states are missed, see [`crate::visited::Bitstate`].
+    /// A fixed number of bytes in all; some states are missed, see [`crate::search::visited::Bitstate`].
     Bitstate {
         /// Memory for the bits.
         bytes: usize,

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use crate::visited::{Arrival, Sharded, Visited, shard_of};
+use crate::search::visited::{Arrival, Sharded, Visited, shard_of};
 
 use super::key::scatter;
 use super::ledger::Ledger;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::visited::{Arrival, Sharded, Visited, shard_of};
+use crate::search::visited::{Arrival, Sharded, Visited, shard_of};
 
 use super::judge::{Judge, Tallies};
 use super::key::scatter;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::choice::Choices;
-use crate::visited::{Arrival, SHARDS, Sharded, Visited};
+use crate::search::visited::{Arrival, SHARDS, Sharded, Visited};
 
 use super::arrivals::Arrivals;
 use super::judge::{Judge, Tallies};
@@ -18,7 +18,7 @@ use super::plan::Plan;
 use super::progress::{Clock, Observer, Progress};
 use super::report::{Report, Stop};
 use super::system::System;
-use super::team::{Task, Team};
+use super::workers::{Task, Workers};
 
 /// Steps of a walk if the plan has no bound.
 const STEPS_MAX: u32 = 1000;
@@ -79,7 +79,7 @@ pub(super) fn walk<S: System, V: Visited>(
     };
     let mut total = Total { found: judge.tallies(), transitions: 0, states_by_depth: Vec::new() };
     let mut clock = Clock::start();
-    let stop = Team::gather(plan.threads(), &work, |team| {
+    let stop = Workers::gather(plan.threads(), &work, |workers| {
         loop {
             let start = done.load(Ordering::Relaxed);
             let bytes = || visited.bytes();
@@ -91,8 +91,8 @@ pub(super) fn walk<S: System, V: Visited>(
             if start == walks {
                 return Stop::Walked;
             }
-            team.run(Phase::Walk, ROUND_GROUPS, None, false);
-            team.run(Phase::Insert, SHARDS, None, false);
+            workers.run(Phase::Walk, ROUND_GROUPS, None, false);
+            workers.run(Phase::Insert, SHARDS, None, false);
             for group in &groups {
                 let news = total.add(&mut lock(group), &judge);
                 walker.announce(&total, &news, observer);

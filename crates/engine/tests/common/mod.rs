@@ -1,11 +1,11 @@
-//! Subjects that lie in a known way: they test the tester.
+//! Subjects that lie in a known method: they test the tester.
 #![allow(dead_code, reason = "every test file uses some of these")]
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use fathom_core::pattern::word;
-use fathom_core::{Capability, Errno, HarnessFault, Kind, Op, Outcome, Subject, Territory, Tree};
+use fathom_core::{Capability, Errno, HarnessFault, Kind, Op, Outcome, Subject, Testbed, Tree};
 use fathom_engine::{Config, Plan, Strategy};
 use fathom_model::Model;
 
@@ -13,7 +13,7 @@ use fathom_model::Model;
 pub(crate) fn plan(seed: u64, ops: u64) -> Plan {
     let mut config = Config::default();
     config.check.shrink_seconds = 5;
-    config.check.walk_every = 1;
+    config.check.tree_every = 1;
     let mut plan = Plan::new(seed, config, reference());
     plan.explore.strategy = Strategy::Walk;
     plan.ops_max = Some(ops);
@@ -108,7 +108,7 @@ impl Subject for Liar {
     }
 }
 
-impl Territory for Liar {
+impl Testbed for Liar {
     fn reset(&mut self) -> Result<(), HarnessFault> {
         self.applied_now = 0;
         self.model = Model::new(reference()).expect("the default configuration works");

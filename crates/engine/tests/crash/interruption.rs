@@ -20,7 +20,7 @@ fn toy() -> Toy {
 
 fn config() -> CrashConfig {
     let levels = vec![Level::Linear];
-    CrashConfig { depth: 3, levels, second_opinion: false, ..base() }
+    CrashConfig { depth: 3, levels, fsck: false, ..base() }
 }
 
 fn saving(path: &Path, resume: bool) -> CrashPlan {

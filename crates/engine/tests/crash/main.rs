@@ -54,7 +54,7 @@ fn base() -> CrashConfig {
         dirs_deep_max: 1,
         open_max: 1,
         probe: true,
-        second_opinion: true,
+        fsck: true,
     }
 }
 

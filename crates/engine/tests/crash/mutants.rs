@@ -13,13 +13,7 @@ use super::toy::Toy;
 use super::{base, check, find};
 
 fn config(levels: &[Level], depth: u32) -> CrashConfig {
-    CrashConfig {
-        levels: levels.to_vec(),
-        depth,
-        sizes: vec![600],
-        second_opinion: false,
-        ..base()
-    }
+    CrashConfig { levels: levels.to_vec(), depth, sizes: vec![600], fsck: false, ..base() }
 }
 
 fn toy(bug: Bug) -> Toy {
@@ -183,8 +177,8 @@ fn a_recovered_disk_that_cannot_be_used() {
 
 #[test]
 fn what_only_an_independent_checker_sees() {
-    let with = |second_opinion| {
-        let config = CrashConfig { second_opinion, ..config(&[Level::Linear], 2) };
+    let with = |fsck| {
+        let config = CrashConfig { fsck, ..config(&[Level::Linear], 2) };
         check(&toy(Bug::LeavesMark), &config)
     };
     assert!(with(false).findings.is_empty());
@@ -205,14 +199,14 @@ fn answers_that_change() {
 fn a_mount_that_reads_for_ever_is_ended() {
     let toy = toy(Bug::ReadsForEver);
     let good = toy.format().expect("a good image");
-    let treatment = Treatment { probe: true, second_opinion: true, torn: true };
-    assert_eq!(recover(&toy, &good, treatment).expect("judged").trouble, None);
+    let treatment = Treatment { probe: true, fsck: true, torn: true };
+    assert_eq!(recover(&toy, &good, treatment).expect("judged").defect, None);
     let mut damaged = good;
     damaged.write(0, &[0; 512]);
     let recovered = recover(&toy, &damaged, treatment).expect("judged");
     assert_eq!(recovered.tree, Digest::default());
-    let trouble = recovered.trouble.expect("it is noticed");
-    assert_eq!((trouble.class, &*trouble.what), (Class::Unmountable, "mount fails with EIO"));
+    let defect = recovered.defect.expect("it is noticed");
+    assert_eq!((defect.class, &*defect.what), (Class::Unmountable, "mount fails with EIO"));
 }
 
 /// What happened matters although the tree does not show it: the reason for `remember`.

@@ -4,7 +4,7 @@
 //! turns: the old one is good until the new one is. A mount takes the newest good one; if the other
 //! is damaged it was being written when the power failed, and is written again.
 //!
-//! Two designs make sure that half a snapshot is never taken for a whole one. *Checked*: header and
+//! Two designs make sure that half a snapshot is never taken for a whole one. *CheckerReport*: header and
 //! body are one write, and the header has a checksum. *Ordered*: the body is flushed before the
 //! header is written. Three promises say when a change is durable: see [`Durable`].
 
@@ -168,7 +168,7 @@ impl BlockBacked for Toy {
         }
     }
 
-    fn second_opinion(&self, image: &Image) -> Result<Option<String>, HarnessFault> {
+    fn fsck(&self, image: &Image) -> Result<Option<String>, HarnessFault> {
         let device = Recorder::new(image.clone(), self.geometry());
         let mut device = device.map_err(|error| HarnessFault::new("toy", error))?;
         let marked = |area| self.read_area(&mut device, area).is_some_and(|(_, v)| v.mark > 0);

@@ -19,7 +19,7 @@ fn config(crashes: u32) -> CrashConfig {
         depth: 3,
         steps: vec![StepKind::Mkdir, StepKind::Create, StepKind::Rename],
         levels: vec![Level::Linear],
-        second_opinion: false,
+        fsck: false,
         ..base()
     }
 }

@@ -12,7 +12,7 @@ impl Model {
     pub(super) fn link(&mut self, from: &FsPath, to: &FsPath, follow: bool) -> Result<u64, Errno> {
         let ino = self.resolve(from, if follow { Follow::Yes } else { Follow::No })?;
         let place = self.resolve_parent(to)?;
-        let name = self.vacancy(&place, false)?;
+        let name = self.free_name(&place, false)?;
         self.may_linkat(ino)?;
         self.may_create(place.dir)?;
         if self.volume.attr(ino)?.kind == Kind::Dir {

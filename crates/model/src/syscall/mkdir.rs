@@ -9,7 +9,7 @@ impl Model {
     /// Setuid and setgid cannot be asked for; the sticky bit can.
     pub(super) fn mkdir(&mut self, path: &FsPath, mode: Mode) -> Result<u64, Errno> {
         let place = self.resolve_parent(path)?;
-        let name = self.vacancy(&place, true)?;
+        let name = self.free_name(&place, true)?;
         self.may_create(place.dir)?;
         let mode = self.creation_mode(place.dir, mode, 0o1777)?;
         self.volume.make(&self.caller, place.dir, name, NewNode::Dir, mode)?;

@@ -14,7 +14,7 @@ impl Model {
     ) -> Result<u64, Errno> {
         let node = node_of_mode(mode, dev)?;
         let place = self.resolve_parent(path)?;
-        let name = self.vacancy(&place, false)?;
+        let name = self.free_name(&place, false)?;
         self.may_create(place.dir)?;
         // Everybody may make a whiteout, CAP_MKNOD other devices.
         let allowed = match node {

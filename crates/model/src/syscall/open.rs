@@ -6,7 +6,7 @@ use fathom_core::{Errno, FsPath, Kind, Mode, Slot};
 use super::Model;
 use super::file::OpenFile;
 use super::permission::Mask;
-use super::resolve::{Follow, Last, Walk};
+use super::resolve::{Follow, Last, PathWalk};
 use crate::volume::{Ino, NewNode, SetTime};
 
 /// With `O_PATH`, no other flag counts.
@@ -106,7 +106,7 @@ impl Model {
         let exclusive = create && flags.contains(OpenFlags::O_EXCL);
         let mut follow = !exclusive && !flags.contains(OpenFlags::O_NOFOLLOW);
         let mut directory = flags.contains(OpenFlags::O_DIRECTORY);
-        let mut walk = Walk::new(path)?;
+        let mut walk = PathWalk::new(path)?;
         loop {
             let place = self.walk_to_last(&mut walk)?;
             let Last::Name(name) = &place.last else {

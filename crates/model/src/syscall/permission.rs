@@ -92,7 +92,7 @@ impl Model {
 
     /// Where a new entry goes, if there is none yet (`filename_create`). A path with a slash at its
     /// end can only become a directory.
-    pub(super) fn vacancy<'p>(
+    pub(super) fn free_name<'p>(
         &self,
         place: &'p Place<'_>,
         directory: bool,

@@ -43,7 +43,7 @@ pub(super) struct Place<'p> {
 }
 
 /// Where a resolution is (the kernel's `struct nameidata`).
-pub(super) struct Walk<'p> {
+pub(super) struct PathWalk<'p> {
     at: Ino,
     /// What is left of the path, from `rest_start` on.
     rest: Cow<'p, [u8]>,
@@ -51,9 +51,9 @@ pub(super) struct Walk<'p> {
     links_followed: u32,
 }
 
-impl<'p> Walk<'p> {
+impl<'p> PathWalk<'p> {
     /// Starts at the beginning of a path; the checks are those of `getname`.
-    pub(super) fn new(path: &'p FsPath) -> Result<Walk<'p>, Errno> {
+    pub(super) fn new(path: &'p FsPath) -> Result<PathWalk<'p>, Errno> {
         let path = path.as_bytes();
         if path.is_empty() {
             return Err(Errno::ENOENT);
@@ -61,7 +61,7 @@ impl<'p> Walk<'p> {
         if path.len() >= PATH_BYTES_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
-        Ok(Walk { at: ROOT, rest: Cow::Borrowed(path), rest_start: 0, links_followed: 0 })
+        Ok(PathWalk { at: ROOT, rest: Cow::Borrowed(path), rest_start: 0, links_followed: 0 })
     }
 
     /// The next component: where it starts and ends, and where what follows its slashes starts.
@@ -81,23 +81,23 @@ impl<'p> Walk<'p> {
 impl Model {
     /// The inode that a path names (`filename_lookup`).
     pub(super) fn resolve(&self, path: &FsPath, follow: Follow) -> Result<Ino, Errno> {
-        self.resolve_last(Walk::new(path)?, follow, false)
+        self.resolve_last(PathWalk::new(path)?, follow, false)
     }
 
     /// The inode that a path names, if it is a directory, else `ENOTDIR` (`LOOKUP_DIRECTORY`).
     pub(super) fn resolve_dir(&self, path: &FsPath, follow: Follow) -> Result<Ino, Errno> {
-        self.resolve_last(Walk::new(path)?, follow, true)
+        self.resolve_last(PathWalk::new(path)?, follow, true)
     }
 
     /// The directory and the last component of a path, which need not exist.
     pub(super) fn resolve_parent<'p>(&self, path: &'p FsPath) -> Result<Place<'p>, Errno> {
-        self.walk_to_last(&mut Walk::new(path)?)
+        self.walk_to_last(&mut PathWalk::new(path)?)
     }
 
     /// `path_lookupat`, `lookup_last`
     fn resolve_last(
         &self,
-        mut walk: Walk<'_>,
+        mut walk: PathWalk<'_>,
         mut follow: Follow,
         mut directory: bool,
     ) -> Result<Ino, Errno> {
@@ -121,7 +121,7 @@ impl Model {
     }
 
     /// Goes through all components but the last (`link_path_walk`).
-    pub(super) fn walk_to_last<'p>(&self, walk: &mut Walk<'p>) -> Result<Place<'p>, Errno> {
+    pub(super) fn walk_to_last<'p>(&self, walk: &mut PathWalk<'p>) -> Result<Place<'p>, Errno> {
         loop {
             let (start, end, next) = walk.component();
             if walk.rest_start == 0 && start > 0 {
@@ -171,7 +171,7 @@ impl Model {
     /// directory's owner (`may_follow_link`).
     pub(super) fn follow_last(
         &self,
-        walk: &mut Walk<'_>,
+        walk: &mut PathWalk<'_>,
         dir: Ino,
         link: Ino,
     ) -> Result<(), Errno> {
@@ -189,7 +189,7 @@ impl Model {
     }
 
     /// Puts the target of a symbolic link before what is left of the path (`pick_link`).
-    fn follow(&self, walk: &mut Walk<'_>, link: Ino) -> Result<(), Errno> {
+    fn follow(&self, walk: &mut PathWalk<'_>, link: Ino) -> Result<(), Errno> {
         if walk.links_followed == LINKS_MAX {
             return Err(Errno::ELOOP);
         }

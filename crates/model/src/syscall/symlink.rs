@@ -15,7 +15,7 @@ impl Model {
             return Err(Errno::ENAMETOOLONG);
         }
         let place = self.resolve_parent(path)?;
-        let name = self.vacancy(&place, false)?;
+        let name = self.free_name(&place, false)?;
         self.may_create(place.dir)?;
         if target.as_bytes().len() > self.quirks().symlink_bytes_max as usize {
             return Err(Errno::ENAMETOOLONG);

@@ -108,7 +108,7 @@ impl Volume {
         }
         let pinned = self.is_pinned(ino);
         let (state, now) = self.edit();
-        state.scar_unlink(dir, name, ino, pinned);
+        state.remember_unlink(dir, name, ino, pinned);
         state.remove_link(dir, name, now);
         state.lose_name(ino, dir, name, now, pinned);
         Ok(())
@@ -127,7 +127,7 @@ impl Volume {
         }
         let pinned = self.is_pinned(ino);
         let (state, now) = self.edit();
-        state.scar_rmdir(dir, name, ino);
+        state.remember_rmdir(dir, name, ino);
         state.remove_link(dir, name, now);
         if !state.mutant(Mutant::RmdirNlink) {
             state.add_subdirs(dir, -1);

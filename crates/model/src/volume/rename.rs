@@ -151,7 +151,7 @@ impl Rename {
 
     fn replace(self, state: &mut State, whiteout: Option<Inode>, target_pinned: bool) {
         let now = self.now;
-        state.scar_rename(&self.from, self.from_dir, &self.to, self.to_dir, self.source);
+        state.remember_rename(&self.from, self.from_dir, &self.to, self.to_dir, self.source);
         if let Some(target) = self.target {
             let nlink = state.get(target).map_or(0, |inode| inode.nlink);
             state.lose_name(target, self.to_dir, self.to.as_bytes(), now, target_pinned);

@@ -11,8 +11,8 @@ use fathom_core::{Digest, Errno, Stamp};
 use super::contents::Contents;
 use super::directory::Directory;
 use super::inode::{Body, Inode, Name, Names};
+use super::mutant_memory::MutantMemory;
 use super::name::ShortName;
-use super::scars::Scars;
 use super::table::Table;
 use super::{Ino, NAME_BYTES_MAX, ROOT};
 use crate::config::Config;
@@ -34,7 +34,7 @@ pub(super) struct State {
     /// Inodes without a name, kept by pins.
     pub(super) orphans: Vec<Ino>,
     /// What a mutant remembers.
-    pub(super) scars: Option<Arc<Scars>>,
+    pub(super) mutant_memory: Option<Arc<MutantMemory>>,
 }
 
 impl State {
@@ -50,7 +50,7 @@ impl State {
             blocks_used: 0,
             inodes_used: 0,
             orphans: Vec::new(),
-            scars: None,
+            mutant_memory: None,
         }
     }
 

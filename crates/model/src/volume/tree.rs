@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use fathom_core::{DataSum, Digest, Entry, FsBytes, FsPath, Glimpse, Kind, Tree};
+use fathom_core::{DataSum, Digest, Entry, FsBytes, FsPath, Kind, PathState, Tree};
 
 use super::inode::{Body, Inode};
 use super::{Ino, ROOT, TreeOptions, Volume};
@@ -40,8 +40,8 @@ impl Volume {
         Tree { entries }
     }
 
-    /// What [`fathom_core::Territory::glance`] should show of a path.
-    pub fn glimpse(&self, path: &FsPath, options: TreeOptions) -> Glimpse {
+    /// What [`fathom_core::Testbed::observe_paths`] should show of a path.
+    pub fn path_state(&self, path: &FsPath, options: TreeOptions) -> PathState {
         let inode = self.find(path, false).and_then(|ino| Some((ino, self.state.table.get(ino)?)));
         let names = inode.filter(|(_, inode)| inode.kind() == Kind::Dir).map(|(ino, _)| {
             let links = self.state.listed(ino, 0, usize::MAX).unwrap_or_default();
@@ -50,7 +50,7 @@ impl Volume {
             names
         });
         let entry = inode.map(|(_, inode)| entry_of(inode, options));
-        Glimpse { path: path.clone(), entry, names }
+        PathState { path: path.clone(), entry, names }
     }
 
     /// The inode of a path, for somebody who may do anything; `follow` follows a link at the end.

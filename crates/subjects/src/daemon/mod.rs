@@ -1,21 +1,21 @@
 //! [`FuseSubject`]: any file system that a program serves through FUSE.
 //!
 //! The program is given a mount point and, if it asks for one, a directory for what it must keep
-//! when it is stopped and started again; see [`Room`] for where they are. What it can do is found
+//! when it is stopped and started again; see [`DaemonSandbox`] for where they are. What it can do is found
 //! out by trying: whether a file survives a restart decides whether it can be remounted and how it
 //! is emptied, whether it knows the requests of `fathom snapshot` decides how it goes back.
 //!
 //! A call that does not return is ended by ending the program: then the kernel answers for it.
 
-mod room;
+mod sandbox;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
 use fathom_core::{
-    Capability, FsPath, Glimpse, HarnessFault, Op, Outcome, Rescue, Saved, Subject, Territory,
-    Tree, Way,
+    Capability, FsPath, HarnessFault, Op, Outcome, PathState, RestoreMethod, Saved, Subject,
+    Testbed, Tree, Unblock,
 };
 use rustix::fs::{AtFlags, Dir, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
@@ -24,7 +24,7 @@ use crate::dir::{Environment, scratch};
 use crate::error::SubjectError;
 use crate::fuse::{Snapshots, stay_on_one_processor};
 use crate::sys::{Executor, Guard, View};
-use room::Room;
+use sandbox::DaemonSandbox;
 
 /// The file that is looked for after a restart.
 const TRIAL: &str = "fathom-trial";
@@ -37,7 +37,7 @@ const KEY_FIRST: u64 = 1 << 32;
 
 /// How the file system becomes empty again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Renewal {
+enum ResetMethod {
     /// It forgets everything when it is started again.
     Restart,
     /// It does so if its storage is taken away.
@@ -51,8 +51,8 @@ pub struct FuseSubject {
     name: String,
     /// Dropped first: it keeps the file system busy.
     executor: Executor,
-    room: Room,
-    renewal: Renewal,
+    sandbox: DaemonSandbox,
+    renewal: ResetMethod,
     capabilities: BTreeSet<Capability>,
     /// Whether it saves and restores itself.
     snapshots: bool,
@@ -75,13 +75,13 @@ impl FuseSubject {
             return Err(SubjectError::NotRoot(format!("fuse:{command}")));
         }
         stay_on_one_processor();
-        let mut room = Room::new(command)?;
-        let root = room.start()?;
-        let (root, survives) = try_restart(&mut room, root)?;
+        let mut sandbox = DaemonSandbox::new(command)?;
+        let root = sandbox.start()?;
+        let (root, survives) = try_restart(&mut sandbox, root)?;
         let renewal = match (survives, command.contains("{state}")) {
-            (_, true) => Renewal::NewState,
-            (false, false) => Renewal::Restart,
-            (true, false) => Renewal::Remove,
+            (_, true) => ResetMethod::NewState,
+            (false, false) => ResetMethod::Restart,
+            (true, false) => ResetMethod::Remove,
         };
         let mut capabilities = scratch::capabilities_of(&root);
         if survives {
@@ -90,13 +90,13 @@ impl FuseSubject {
         let root_mode = Mode::from_raw_mode(stat_of(&root)?.st_mode);
         let snapshots = open(&root).is_ok_and(|dir| Snapshots::from(dir).list().is_ok());
         let executor = Executor::new(root, view)?;
-        if executor.can_switch_identity() && room.is_open_to_others() {
+        if executor.can_switch_identity() && sandbox.is_open_to_others() {
             capabilities.insert(Capability::Identity);
         }
         Ok(FuseSubject {
             name: format!("fuse:{command}"),
             executor,
-            room,
+            sandbox,
             renewal,
             capabilities,
             snapshots,
@@ -111,7 +111,7 @@ impl FuseSubject {
     /// # Errors
     /// If the host does not tell.
     pub fn environment(&self) -> Result<Environment, SubjectError> {
-        let root = self.room.root()?;
+        let root = self.sandbox.root()?;
         let path = PathBuf::from(format!("/proc/self/fd/{}", root.as_raw_fd()));
         let environment = Environment::of(&path)?;
         // Only RefFS speaks the requests of `fathom snapshot`.
@@ -125,27 +125,30 @@ impl FuseSubject {
             return Err(HarnessFault::new("remount", message));
         }
         self.executor.release();
-        self.room.stop()?;
-        let root = self.room.start()?;
+        self.sandbox.stop()?;
+        let root = self.sandbox.start()?;
         self.executor.resume(root)?;
         Ok(Outcome::ok(0))
     }
 
     fn snapshots(&self) -> Result<Snapshots, HarnessFault> {
-        Ok(Snapshots::from(open(&self.room.root()?)?))
+        Ok(Snapshots::from(open(&self.sandbox.root()?)?))
     }
 }
 
 /// Starts the program again with a file in its file system; returns whether the file is still there,
 /// and the root of an empty file system.
-fn try_restart(room: &mut Room, root: OwnedFd) -> Result<(OwnedFd, bool), SubjectError> {
+fn try_restart(
+    sandbox: &mut DaemonSandbox,
+    root: OwnedFd,
+) -> Result<(OwnedFd, bool), SubjectError> {
     make_empty(&root)?;
     let failed = |what| move |errno: Errno| SubjectError::io(what, TRIAL)(errno.into());
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     drop(rustix::fs::openat(&root, TRIAL, flags, Mode::RUSR).map_err(failed("make"))?);
     drop(root);
-    room.stop()?;
-    let root = room.start()?;
+    sandbox.stop()?;
+    let root = sandbox.start()?;
     match rustix::fs::unlinkat(&root, TRIAL, AtFlags::empty()) {
         Ok(()) => Ok((root, true)),
         Err(Errno::NOENT) => {
@@ -209,24 +212,24 @@ impl Subject for FuseSubject {
     }
 }
 
-impl Territory for FuseSubject {
+impl Testbed for FuseSubject {
     fn reset(&mut self) -> Result<(), HarnessFault> {
         self.executor.release();
         let removed = match self.renewal {
-            Renewal::Remove => self.remove_everything().ok(),
+            ResetMethod::Remove => self.remove_everything().ok(),
             _ => None,
         };
         let root = match removed {
             Some(root) => root,
             None => {
                 // One that hangs has been killed when this fails; its mount is dead and must go, too.
-                let _ = self.room.stop();
-                self.room.forget_state();
+                let _ = self.sandbox.stop();
+                self.sandbox.forget_state();
                 self.guards.clear();
-                let root = self.room.start()?;
+                let root = self.sandbox.start()?;
                 match self.renewal {
-                    Renewal::Remove => self.renew_by_removing(&root)?,
-                    Renewal::Restart | Renewal::NewState => make_empty(&root)?,
+                    ResetMethod::Remove => self.renew_by_removing(&root)?,
+                    ResetMethod::Restart | ResetMethod::NewState => make_empty(&root)?,
                 }
                 root
             }
@@ -234,17 +237,20 @@ impl Territory for FuseSubject {
         self.executor.restart(root)
     }
 
-    fn glance(&mut self, paths: &[FsPath]) -> Result<Vec<Glimpse>, HarnessFault> {
-        self.executor.glance(paths)
+    fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {
+        self.executor.observe_paths(paths)
     }
 
-    fn ways(&self) -> Vec<Way> {
-        if self.snapshots { vec![Way::Ioctl] } else { Vec::new() }
+    fn restore_methods(&self) -> Vec<RestoreMethod> {
+        if self.snapshots { vec![RestoreMethod::Ioctl] } else { Vec::new() }
     }
 
-    fn save(&mut self, way: Way) -> Result<Saved, HarnessFault> {
-        if way != Way::Ioctl || !self.snapshots {
-            return Err(HarnessFault::new("saving", format!("{} cannot save by {way}", self.name)));
+    fn save(&mut self, method: RestoreMethod) -> Result<Saved, HarnessFault> {
+        if method != RestoreMethod::Ioctl || !self.snapshots {
+            return Err(HarnessFault::new(
+                "saving",
+                format!("{} cannot save by {method}", self.name),
+            ));
         }
         let key = self.key_next;
         self.snapshots()?.save(key).map_err(|error| HarnessFault::new("saving", error))?;
@@ -260,7 +266,7 @@ impl Territory for FuseSubject {
         self.executor.close_all();
         let restored = self.snapshots()?.restore(saved.0, false);
         restored.map_err(|error| fault(error.to_string()))?;
-        let root = self.room.root()?;
+        let root = self.sandbox.root()?;
         self.executor.restart_with(root, &guard)
     }
 
@@ -273,14 +279,14 @@ impl Territory for FuseSubject {
         }
     }
 
-    fn rescue(&self) -> Option<Rescue> {
-        Some(Box::new(self.room.killer()))
+    fn unblock(&self) -> Option<Unblock> {
+        Some(Box::new(self.sandbox.killer()))
     }
 }
 
 impl FuseSubject {
     fn remove_everything(&self) -> Result<OwnedFd, SubjectError> {
-        let root = self.room.root()?;
+        let root = self.sandbox.root()?;
         self.renew_by_removing(&root)?;
         Ok(root)
     }

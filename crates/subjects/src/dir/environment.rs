@@ -8,7 +8,7 @@ use rustix::fs::{StatVfsMountFlags, statfs, statvfs};
 
 use crate::error::SubjectError;
 use crate::sys::Identity;
-use crate::sys::seat::UMASK;
+use crate::sys::thread_context::UMASK;
 
 /// The facts that a reference must be configured with to behave like the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use fathom_core::{
-    Capability, FsPath, Glimpse, HarnessFault, Op, Outcome, Subject, Territory, Tree,
+    Capability, FsPath, HarnessFault, Op, Outcome, PathState, Subject, Testbed, Tree,
 };
 
 use crate::error::SubjectError;
@@ -81,7 +81,7 @@ impl Subject for DirSubject {
     }
 }
 
-impl Territory for DirSubject {
+impl Testbed for DirSubject {
     fn reset(&mut self) -> Result<(), HarnessFault> {
         self.executor.release();
         self.scratch.remove()?;
@@ -89,7 +89,7 @@ impl Territory for DirSubject {
         self.executor.restart(self.scratch.open()?)
     }
 
-    fn glance(&mut self, paths: &[FsPath]) -> Result<Vec<Glimpse>, HarnessFault> {
-        self.executor.glance(paths)
+    fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {
+        self.executor.observe_paths(paths)
     }
 }

@@ -40,7 +40,7 @@ pub fn serve(
     ready: impl FnOnce(),
 ) -> Result<Ended, MountError> {
     // First, so that no signal can come between mounting and catching.
-    let _caught = Caught::start();
+    let _caught = SignalGuard::start();
     let mut mount = match kept.filter(|file| file.exists()) {
         Some(file) => Mount::start_from(file, point, options)?,
         None => Mount::start(point, config, options)?,
@@ -71,12 +71,12 @@ extern "C" fn note(_signal: libc::c_int) {
 const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// Catches [`SIGNALS`] while it lives; what was done with them before is done again afterwards.
-struct Caught {
+struct SignalGuard {
     before: [libc::sigaction; 3],
 }
 
-impl Caught {
-    fn start() -> Caught {
+impl SignalGuard {
+    fn start() -> SignalGuard {
         ASKED_TO_END.store(false, Ordering::Relaxed);
         let handler: extern "C" fn(libc::c_int) = note;
         let before = SIGNALS.map(|signal| {
@@ -92,11 +92,11 @@ impl Caught {
                 before.assume_init()
             }
         });
-        Caught { before }
+        SignalGuard { before }
     }
 }
 
-impl Drop for Caught {
+impl Drop for SignalGuard {
     fn drop(&mut self) {
         for (signal, before) in SIGNALS.into_iter().zip(&self.before) {
             // SAFETY: puts back what `sigaction` has given us.

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fathom_core::{
-    Capability, FsPath, Glimpse, HarnessFault, Op, Outcome, Saved, Subject, Territory, Tree, Way,
+    Capability, FsPath, HarnessFault, Op, Outcome, PathState, RestoreMethod, Saved, Subject,
+    Testbed, Tree,
 };
 use fathom_model::Config;
 use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
@@ -144,7 +145,7 @@ impl Subject for ReffsSubject {
     }
 }
 
-impl Territory for ReffsSubject {
+impl Testbed for ReffsSubject {
     fn reset(&mut self) -> Result<(), HarnessFault> {
         self.executor.release();
         let live = self.live()?;
@@ -153,17 +154,20 @@ impl Territory for ReffsSubject {
         self.executor.restart(root)
     }
 
-    fn glance(&mut self, paths: &[FsPath]) -> Result<Vec<Glimpse>, HarnessFault> {
-        self.executor.glance(paths)
+    fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {
+        self.executor.observe_paths(paths)
     }
 
-    fn ways(&self) -> Vec<Way> {
-        vec![Way::Ioctl]
+    fn restore_methods(&self) -> Vec<RestoreMethod> {
+        vec![RestoreMethod::Ioctl]
     }
 
-    fn save(&mut self, way: Way) -> Result<Saved, HarnessFault> {
-        if way != Way::Ioctl {
-            return Err(HarnessFault::new("saving", format!("{} cannot save by {way}", self.name)));
+    fn save(&mut self, method: RestoreMethod) -> Result<Saved, HarnessFault> {
+        if method != RestoreMethod::Ioctl {
+            return Err(HarnessFault::new(
+                "saving",
+                format!("{} cannot save by {method}", self.name),
+            ));
         }
         let key = self.key_next;
         self.live()?.snapshots.save(key).map_err(fault("saving"))?;

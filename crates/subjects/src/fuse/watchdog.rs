@@ -32,14 +32,14 @@ pub(super) struct Watchdog {
 impl Watchdog {
     /// Starts the process. It does nothing until it is armed.
     pub(super) fn start(point: &Path) -> io::Result<Watchdog> {
-        let errand = Errand::new(point)?;
+        let task = CleanUpTask::new(point)?;
         let (reader, writer) = io::pipe()?;
         // SAFETY: the child only makes async-signal-safe calls on memory prepared before the fork,
         // and never returns; so it does not matter what other threads were doing.
         let child = unsafe { libc::fork() };
         match child {
             -1 => Err(io::Error::last_os_error()),
-            0 => errand.run(reader.as_raw_fd()),
+            0 => task.run(reader.as_raw_fd()),
             child => Ok(Watchdog { pipe: writer, child }),
         }
     }
@@ -60,15 +60,15 @@ impl Watchdog {
 }
 
 /// What the child does, with everything allocated before the fork.
-struct Errand {
+struct CleanUpTask {
     point: CString,
     helper: CString,
 }
 
-impl Errand {
-    fn new(point: &Path) -> io::Result<Errand> {
+impl CleanUpTask {
+    fn new(point: &Path) -> io::Result<CleanUpTask> {
         let helper = attach::find_helper().unwrap_or_default();
-        Ok(Errand {
+        Ok(CleanUpTask {
             point: CString::new(point.as_os_str().as_bytes())?,
             helper: CString::new(helper.as_os_str().as_bytes())?,
         })

@@ -2,7 +2,7 @@
 //!
 //! A frozen file system outlives the process that froze it: the kernel keeps a reference to it
 //! until somebody thaws it (`freeze_super` in fs/super.c), and of a detached mount nobody could.
-//! So there is a [`Keeper`], a process that shares our table of descriptors and does nothing but
+//! So there is a [`ThawGuard`], a process that shares our table of descriptors and does nothing but
 //! wait for our end; if a file system is frozen then, it thaws it.
 
 #![allow(unsafe_code, reason = "talks to the kernel; every block says why it is sound")]
@@ -18,17 +18,17 @@ const FIFREEZE: libc::Ioctl = 0xC004_5877_u32 as libc::Ioctl;
 const FITHAW: libc::Ioctl = 0xC004_5878_u32 as libc::Ioctl;
 
 /// The process that thaws after our death.
-pub(super) struct Keeper {
+pub(super) struct ThawGuard {
     process: libc::pid_t,
-    /// The number of the descriptor under which the keeper looks for a frozen file system; something
+    /// The number of the descriptor under which the guard looks for a frozen file system; something
     /// that cannot be thawed (a pipe's end) while there is none.
     number: OwnedFd,
     /// What `number` is while nothing is frozen.
     idle: OwnedFd,
 }
 
-impl Keeper {
-    pub(super) fn start() -> io::Result<Keeper> {
+impl ThawGuard {
+    pub(super) fn start() -> io::Result<ThawGuard> {
         let (idle, ready) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let number = rustix::io::fcntl_dupfd_cloexec(&idle, 3)?;
         let parent = rustix::process::getpid();
@@ -46,10 +46,10 @@ impl Keeper {
                 watch(number.as_raw_fd(), ready.as_raw_fd(), parent)
             }
             process => {
-                let keeper = Keeper { process, number, idle };
+                let guard = ThawGuard { process, number, idle };
                 // Until it has left our current directory, it keeps a file system busy.
-                rustix::io::retry_on_intr(|| rustix::io::read(&keeper.idle, &mut [0]))?;
-                Ok(keeper)
+                rustix::io::retry_on_intr(|| rustix::io::read(&guard.idle, &mut [0]))?;
+                Ok(guard)
             }
         }
     }
@@ -74,7 +74,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for ThawGuard {
     fn drop(&mut self) {
         // SAFETY: the process is our child and nobody else waits for it; a null status is allowed.
         unsafe {
@@ -95,7 +95,7 @@ fn request(fd: RawFd, request: libc::Ioctl) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// What the keeper does. All signals are blocked, so that one that is sent to our whole group (an
+/// What the guard does. All signals are blocked, so that one that is sent to our whole group (an
 /// interrupt from the terminal) finds it waiting.
 fn watch(number: RawFd, ready: RawFd, parent: libc::pid_t) -> ! {
     // SAFETY: only system calls on values of this stack; the signal set is initialised by
@@ -107,7 +107,7 @@ fn watch(number: RawFd, ready: RawFd, parent: libc::pid_t) -> ! {
         libc::setsid();
         libc::chdir(c"/".as_ptr());
         libc::write(ready, c"r".as_ptr().cast(), 1);
-        libc::prctl(libc::PR_SET_NAME, c"fathom-keeper".as_ptr());
+        libc::prctl(libc::PR_SET_NAME, c"fathom-guard".as_ptr());
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
         // Dead before the signal was asked for?
         while libc::getppid() == parent {

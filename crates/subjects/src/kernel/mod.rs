@@ -7,7 +7,7 @@
 //! # Going back
 //!
 //! The disk is ours, so a state is saved as the blocks in which it differs from the freshly made
-//! disk: after unmounting ([`Way::Remount`]), or while the file system is frozen ([`Way::Freeze`]).
+//! disk: after unmounting ([`RestoreMethod::Remount`]), or while the file system is frozen ([`RestoreMethod::Freeze`]).
 //! Restoring always unmounts: what the kernel remembers of a mounted file system cannot be told to
 //! forget.
 
@@ -18,7 +18,7 @@ mod log;
 mod loop_device;
 mod mount;
 mod recipe;
-mod shelf;
+mod snapshot_store;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -26,18 +26,18 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use fathom_core::{
-    Capability, Checked, FsPath, Glimpse, HarnessFault, Op, Outcome, Saved, Subject, Territory,
-    Tree, Way,
+    Capability, CheckerReport, FsPath, HarnessFault, Op, Outcome, PathState, RestoreMethod, Saved,
+    Subject, Testbed, Tree,
 };
 use rustix::fs::AtFlags;
 
 use crate::error::SubjectError;
 use crate::sys::{Executor, Guard, View};
 use filler::Filler;
-use freeze::Keeper;
+use freeze::ThawGuard;
 use image::Image;
 use log::KernelLog;
-use shelf::Shelf;
+use snapshot_store::SnapshotStore;
 
 pub use loop_device::LoopDevice;
 pub use recipe::{Checker, Layer, Options, Program, Recipe, version};
@@ -63,9 +63,9 @@ struct Disk {
     /// None only while it is being exchanged. Detached first.
     device: Option<LoopDevice>,
     image: Image,
-    shelf: Shelf,
+    store: SnapshotStore,
     /// Of a file system that can be frozen.
-    keeper: Option<Keeper>,
+    guard: Option<ThawGuard>,
     /// The names of our devices since the kernel's log was last read.
     names: Vec<String>,
 }
@@ -73,12 +73,12 @@ struct Disk {
 impl Disk {
     fn format(recipe: &Recipe, format: &Program) -> Result<Disk, SubjectError> {
         let image = Image::format(recipe, format)?;
-        let keeper = recipe.freezes.then(Keeper::start).transpose();
+        let guard = recipe.freezes.then(ThawGuard::start).transpose();
         let mut disk = Disk {
             device: None,
             image,
-            shelf: Shelf::new(SAVED_BYTES_MAX),
-            keeper: keeper.map_err(SubjectError::io("start", "a process that thaws"))?,
+            store: SnapshotStore::new(SAVED_BYTES_MAX),
+            guard: guard.map_err(SubjectError::io("start", "a process that thaws"))?,
             names: Vec::new(),
         };
         disk.attach()?;
@@ -96,7 +96,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Writes a state of the shelf, or the first one, to the unmounted disk.
+    /// Writes a state of the store, or the first one, to the unmounted disk.
     fn rewrite(&mut self, changes: &[(u32, image::Block)]) -> Result<(), SubjectError> {
         self.image.become_changed(changes).map_err(in_memory("restore"))?;
         // The device remembers what it has read.
@@ -150,7 +150,7 @@ impl KernelSubject {
     /// Limits the memory for saved states; what is beyond it goes to a temporary file.
     pub fn set_saved_bytes_max(&mut self, bytes: u64) {
         if let Some(disk) = &mut self.disk {
-            disk.shelf.set_memory_bytes_max(bytes);
+            disk.store.set_memory_bytes_max(bytes);
         }
     }
 
@@ -198,11 +198,11 @@ impl KernelSubject {
         let failed = |error: io::Error| HarnessFault::new("saving a frozen file system", error);
         let base = self.base.as_ref().expect("a mounted file system");
         let disk = self.disk.as_mut().expect("asked only if there is one");
-        let Disk { keeper: Some(keeper), image, .. } = disk else {
+        let Disk { guard: Some(guard), image, .. } = disk else {
             return Err(failed(io::Error::other(format!("{} cannot be", self.recipe.name))));
         };
         // The thread may be acting for a user who may not freeze anything.
-        let frozen = self.executor.as_process(|| keeper.frozen(base, || image.changes()))?;
+        let frozen = self.executor.as_process(|| guard.frozen(base, || image.changes()))?;
         frozen.map_err(failed)
     }
 }
@@ -291,7 +291,7 @@ impl Subject for KernelSubject {
     }
 }
 
-impl Territory for KernelSubject {
+impl Testbed for KernelSubject {
     /// The file system as it was made.
     fn reset(&mut self) -> Result<(), HarnessFault> {
         self.unmount()?;
@@ -302,28 +302,30 @@ impl Territory for KernelSubject {
         self.executor.restart(root)
     }
 
-    fn glance(&mut self, paths: &[FsPath]) -> Result<Vec<Glimpse>, HarnessFault> {
-        self.executor.glance(paths)
+    fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {
+        self.executor.observe_paths(paths)
     }
 
-    fn ways(&self) -> Vec<Way> {
+    fn restore_methods(&self) -> Vec<RestoreMethod> {
         match &self.disk {
-            Some(disk) if disk.keeper.is_some() => vec![Way::Freeze, Way::Remount],
-            Some(_) => vec![Way::Remount],
+            Some(disk) if disk.guard.is_some() => {
+                vec![RestoreMethod::Freeze, RestoreMethod::Remount]
+            }
+            Some(_) => vec![RestoreMethod::Remount],
             None => Vec::new(),
         }
     }
 
-    fn save(&mut self, way: Way) -> Result<Saved, HarnessFault> {
-        if !self.ways().contains(&way) {
-            let message = format!("{} cannot save by {way}", self.recipe.name);
+    fn save(&mut self, method: RestoreMethod) -> Result<Saved, HarnessFault> {
+        if !self.restore_methods().contains(&method) {
+            let message = format!("{} cannot save by {method}", self.recipe.name);
             return Err(HarnessFault::new("saving", message));
         }
         if self.executor.has_open_slots() {
             return Err(HarnessFault::new("saving", "a slot is open: close it first"));
         }
-        let changes = match way {
-            Way::Freeze => self.save_frozen()?,
+        let changes = match method {
+            RestoreMethod::Freeze => self.save_frozen()?,
             _ => {
                 self.unmount()?;
                 let changes = self.the_disk()?.image.changes().map_err(in_memory("read"))?;
@@ -333,7 +335,7 @@ impl Territory for KernelSubject {
             }
         };
         let guard = self.executor.guard().clone();
-        let kept = self.the_disk()?.shelf.put(changes, guard);
+        let kept = self.the_disk()?.store.put(changes, guard);
         kept.map_err(|error| HarnessFault::new("keeping a saved state", error))
     }
 
@@ -347,7 +349,7 @@ impl Territory for KernelSubject {
 
     fn forget(&mut self, saved: Saved) {
         if let Some(disk) = &mut self.disk {
-            disk.shelf.forget(saved);
+            disk.store.forget(saved);
         }
     }
 
@@ -365,11 +367,11 @@ impl Territory for KernelSubject {
             return Err(HarnessFault::new("taking over an image", message));
         }
         let changes = disk.image.changes_of(image);
-        let kept = disk.shelf.put(changes, Guard::wary());
+        let kept = disk.store.put(changes, Guard::wary());
         kept.map_err(|error| HarnessFault::new("taking over an image", error))
     }
 
-    fn fsck(&mut self) -> Result<Option<Checked>, HarnessFault> {
+    fn fsck(&mut self) -> Result<Option<CheckerReport>, HarnessFault> {
         let Some(checker) = self.recipe.checker.clone() else { return Ok(None) };
         self.unmount()?;
         let output = self.the_disk()?.image.check(&checker.program)?;
@@ -394,8 +396,8 @@ impl Territory for KernelSubject {
 }
 
 impl Disk {
-    fn saved(&self, saved: Saved) -> Result<(shelf::Changes, Guard), HarnessFault> {
-        let got = self.shelf.get(saved);
+    fn saved(&self, saved: Saved) -> Result<(snapshot_store::Changes, Guard), HarnessFault> {
+        let got = self.store.get(saved);
         let got = got.map_err(|error| HarnessFault::new("reading a saved state", error))?;
         let none = || HarnessFault::new("restoring", format!("{saved:?} was not saved"));
         got.map(|(changes, guard)| (changes, guard.clone())).ok_or_else(none)
@@ -403,12 +405,12 @@ impl Disk {
 }
 
 /// What a checker's end means.
-fn judge(checker: &Checker, output: &std::process::Output) -> Result<Checked, HarnessFault> {
+fn judge(checker: &Checker, output: &std::process::Output) -> Result<CheckerReport, HarnessFault> {
     let (command, code) = (checker.program.text(), output.status.code());
     let output = image::text(output);
     if code.is_some_and(|code| checker.failed.contains(&code)) {
         return Err(HarnessFault::new(format!("running {command}"), output));
     }
     let clean = code.is_some_and(|code| checker.clean.contains(&code));
-    Ok(Checked { command: format!("{command} IMAGE"), clean, code, output })
+    Ok(CheckerReport { command: format!("{command} IMAGE"), clean, code, output })
 }

@@ -7,7 +7,7 @@ use fathom_core::{Digest, Errno};
 
 use super::buffer::Buffer;
 use super::call;
-use super::look::{OfCall, Stop};
+use super::observe_entry::{OfCall, Stop};
 
 /// Up to this size a file is read from end to end; in a larger one holes are skipped.
 const READ_WHOLE_BYTES: u64 = 1 << 20;

@@ -1,7 +1,7 @@
 //! Executing operations by real system calls, relative to a directory of the host.
 //!
 //! [`Executor`] is what the subjects that live in the host's kernel share. It takes over the thread
-//! on which it is made (see [`seat`]) and is not [`Send`]: current directory, umask and identity are
+//! on which it is made (see [`context`]) and is not [`Send`]: current directory, umask and identity are
 //! the thread's. Run every subject on a thread of its own, or let several take turns on one.
 //!
 //! One method per operation, grouped by what they work on; the `match` only dispatches.
@@ -11,39 +11,39 @@ mod buffer;
 mod call;
 mod content;
 mod data;
-mod glance;
 mod guard;
 mod listing;
-mod look;
 mod memory;
 mod name;
+mod observe_entry;
+mod observe_paths;
+mod observe_tree;
 mod open;
 mod path;
-pub mod seat;
-mod walk;
+pub mod thread_context;
 mod xattr;
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use fathom_core::{Capability, FsPath, Glimpse, HarnessFault, Op, Outcome, Slot, Target, Tree};
+use fathom_core::{Capability, FsPath, HarnessFault, Op, Outcome, PathState, Slot, Target, Tree};
 
 use buffer::{BUFFER_BYTES, Buffer};
 use guard::Last;
 use open::OpenFile;
 use path::CPath;
-use seat::Seat;
+use thread_context::ThreadContext;
 
 pub(crate) use guard::Guard;
 pub use guard::Refusal;
-pub use look::View;
-pub use seat::Identity;
+pub use observe_entry::View;
+pub use thread_context::Identity;
 
 /// What an operation method returns: the file system's answer, or why it was not asked.
 type Applied = Result<Outcome, Refusal>;
 
 /// Executes operations in a directory. See the module documentation.
 pub struct Executor {
-    seat: Seat,
+    context: ThreadContext,
     /// One per [`Slot`].
     slots: Vec<Option<OpenFile>>,
     guard: Guard,
@@ -67,7 +67,13 @@ impl Executor {
         let buffer =
             Buffer::new().map_err(|error| HarnessFault::new("reserving a buffer", error))?;
         let slots = (0..=Slot::MAX).map(|_| None).collect();
-        Ok(Executor { seat: Seat::new(root)?, slots, guard: Guard::default(), buffer, view })
+        Ok(Executor {
+            context: ThreadContext::new(root)?,
+            slots,
+            guard: Guard::default(),
+            buffer,
+            view,
+        })
     }
 
     /// Executes one operation.
@@ -75,7 +81,7 @@ impl Executor {
     /// # Errors
     /// If it was refused (see [`Refusal`]) or the thread's state could not be set.
     pub fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
-        self.seat.sit()?;
+        self.context.activate()?;
         self.dispatch(op)
             .map_err(|refusal| HarnessFault::new(format!("refused to execute {op:?}"), refusal))
     }
@@ -85,20 +91,20 @@ impl Executor {
     /// # Errors
     /// If the harness itself reached a limit; whatever the file system does is in the tree.
     pub fn observe(&mut self) -> Result<Tree, HarnessFault> {
-        self.seat.sit()?;
-        let root = self.seat.root().expect("sit() has checked").as_raw_fd();
+        self.context.activate()?;
+        let root = self.context.root().expect("activate() has checked").as_raw_fd();
         let (view, buffer) = (&self.view, &mut self.buffer);
-        self.seat.as_process(|| walk::walk(root, view, buffer))?
+        self.context.as_process(|| observe_tree::observe_tree(root, view, buffer))?
     }
 
-    /// Looks at some paths and nothing else; see [`fathom_core::Territory::glance`].
+    /// Looks at some paths and nothing else; see [`fathom_core::Testbed::observe_paths`].
     ///
     /// # Errors
-    /// If the harness itself reached a limit; whatever the file system does is in the glimpses.
-    pub fn glance(&mut self, paths: &[FsPath]) -> Result<Vec<Glimpse>, HarnessFault> {
-        self.seat.sit()?;
+    /// If the harness itself reached a limit; whatever the file system does is in the path_states.
+    pub fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {
+        self.context.activate()?;
         let (guard, view, buffer) = (&self.guard, &self.view, &mut self.buffer);
-        self.seat.as_process(|| glance::glance(paths, guard, view, buffer))?
+        self.context.as_process(|| observe_paths::observe_paths(paths, guard, view, buffer))?
     }
 
     /// Does something as the process itself, whoever the operations are executed as.
@@ -106,12 +112,12 @@ impl Executor {
     /// # Errors
     /// If the thread cannot change its identity.
     pub(crate) fn as_process<T>(&self, work: impl FnOnce() -> T) -> Result<T, HarnessFault> {
-        self.seat.as_process(work)
+        self.context.as_process(work)
     }
 
     /// Whether [`Op::Identity`] works.
     pub fn can_switch_identity(&self) -> bool {
-        self.seat.can_switch()
+        self.context.can_switch()
     }
 
     /// Closes every slot.
@@ -122,7 +128,7 @@ impl Executor {
     /// Closes every slot and lets go of the directory: nothing keeps its file system busy.
     pub fn release(&mut self) {
         self.close_all();
-        self.seat.release_root();
+        self.context.release_root();
     }
 
     /// Goes on in another directory (the same one after a remount, say); mask and identity stay.
@@ -130,7 +136,7 @@ impl Executor {
     /// # Errors
     /// If the directory cannot be entered.
     pub fn resume(&mut self, root: OwnedFd) -> Result<(), HarnessFault> {
-        self.seat.set_root(root)
+        self.context.set_root(root)
     }
 
     /// Forgets the past (slots, mask, identity, what was made) and starts in an empty directory.
@@ -148,9 +154,9 @@ impl Executor {
         guard: &Guard,
     ) -> Result<(), HarnessFault> {
         self.close_all();
-        self.seat.forget();
+        self.context.forget();
         self.guard = guard.clone();
-        self.seat.set_root(root)
+        self.context.set_root(root)
     }
 
     /// What has been made in the directory so far, as far as it needs care.
@@ -211,18 +217,18 @@ impl Executor {
             Op::CopyFileRange { from, from_offset, to, to_offset, len, flags } => {
                 Ok(self.copy_file_range((*from, *from_offset), (*to, *to_offset), *len, *flags))
             }
-            Op::Umask { mask } => Ok(self.seat.set_umask(mask.0).into()),
+            Op::Umask { mask } => Ok(self.context.set_umask(mask.0).into()),
             Op::Identity { uid, gid, groups } => self.identity(*uid, *gid, groups),
             Op::Remount => Err(Refusal::Incapable(Capability::Remount)),
         }
     }
 
     fn identity(&mut self, uid: u32, gid: u32, groups: &[u32]) -> Applied {
-        if !self.seat.can_switch() {
+        if !self.context.can_switch() {
             return Err(Refusal::Incapable(Capability::Identity));
         }
         let user = Identity { uid, gid, groups: groups.to_vec() };
-        self.seat.act_as(user).map_err(|fault| Refusal::Identity(fault.to_string()))?;
+        self.context.act_as(user).map_err(|fault| Refusal::Identity(fault.to_string()))?;
         Ok(Outcome::ok(0))
     }
 

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Result, TraceError};
 use crate::run::{Plan, Who};
-use crate::signals::Caught;
+use crate::signals::SignalGuard;
 use crate::spawn::{Started, spawn};
 use crate::traced::Traced;
 use object::{Counter, MOUNT_PATH_BYTES, Object, TARGETS_MAX};
@@ -123,7 +123,7 @@ impl Tracer {
             Some(path) => Some(Recorder::new(self.object.take_events()?, path)?),
             None => None,
         };
-        let caught = Caught::new();
+        let caught = SignalGuard::new();
         let mut started = match &plan.who {
             Who::Command(argv) => Some(self.start(argv)?),
             Who::Process(pid) => {
@@ -239,7 +239,7 @@ fn watch(
     pid: Option<i32>,
     is_ours: bool,
     budget: Option<Duration>,
-    caught: &Caught,
+    caught: &SignalGuard,
     mut rings: Rings<'_>,
 ) -> Result<()> {
     let mut deadline = budget.map(|budget| Instant::now() + budget);

@@ -49,7 +49,7 @@ const ALIASES: &[(&str, &[&str])] = &[
 const EBADF: i64 = -9;
 
 #[derive(Debug)]
-struct Begun {
+struct PendingCall {
     call: u16,
     touch: Touch,
     slots: [u32; SLOTS_MAX],
@@ -60,7 +60,7 @@ struct Begun {
 pub(super) struct Lttng {
     mounts: Mounts,
     known: Known,
-    begun: FastMap<u64, Begun>,
+    begun: FastMap<u64, PendingCall>,
     samples: Samples,
     without_thread: u64,
 }
@@ -113,7 +113,7 @@ impl Lttng {
         if self.mounts.everything() || call.global {
             touch = Touch::Inside;
         }
-        self.begun.insert(thread, Begun { call: index, touch, slots, fd: first_fd });
+        self.begun.insert(thread, PendingCall { call: index, touch, slots, fd: first_fd });
     }
 
     fn exit(&mut self, name: &str, thread: u64, process: u64, fields: &[u8]) {

@@ -20,7 +20,7 @@ use std::time::Duration;
 use crate::error::{Result, TraceError};
 use crate::layout::{Call, SLOTS_MAX, SlotKind, Source, calls, index_of_nr};
 use crate::sample::{AT_FDCWD, Raw, Sample, Samples, Touch, encode, is_restart};
-use crate::signals::Caught;
+use crate::signals::SignalGuard;
 use crate::spawn::spawn;
 use crate::target::Target;
 use crate::traced::{Ended, Traced};
@@ -47,7 +47,7 @@ pub fn run(argv: &[OsString], targets: &[Target], budget: Option<Duration>) -> R
     seize(waiting.pid)?;
     let mut started = waiting.go()?;
     let mut tracer = Tracer::new(started.pid, targets);
-    let caught = Caught::new();
+    let caught = SignalGuard::new();
     let timer = budget.map(|budget| Timer::new(started.pid, budget));
     tracer.until_all_ended(&caught)?;
     drop(timer);
@@ -143,7 +143,7 @@ fn ask_to_end(pid: i32) {
 
 /// A call that has begun.
 #[derive(Debug)]
-struct Begun {
+struct PendingCall {
     call: u16,
     slots: [u32; SLOTS_MAX],
     touch: Touch,
@@ -152,7 +152,7 @@ struct Begun {
 
 struct Tracer {
     root: i32,
-    begun: HashMap<i32, Begun>,
+    begun: HashMap<i32, PendingCall>,
     mounts: Mounts,
     samples: Samples,
     ended: Option<Ended>,
@@ -173,7 +173,7 @@ impl Tracer {
         }
     }
 
-    fn until_all_ended(&mut self, caught: &Caught) -> Result<()> {
+    fn until_all_ended(&mut self, caught: &SignalGuard) -> Result<()> {
         loop {
             let mut status = 0;
             // Not for children of other threads, who wait for them themselves.
@@ -255,7 +255,7 @@ impl Tracer {
             self.submit(tracee, &args);
         }
         let (slots, touch) = self.read(tracee, details, &args);
-        self.begun.insert(tid, Begun { call, slots, touch, args });
+        self.begun.insert(tid, PendingCall { call, slots, touch, args });
     }
 
     fn end(&mut self, tid: i32) {

@@ -44,7 +44,7 @@ pub(crate) fn plan(args: &CrashArgs, out: &Path) -> Result<CrashPlan> {
     config.remember = args.remember.unwrap_or(config.remember);
     config.identity = args.identity.map_or(config.identity, Into::into);
     config.probe &= !args.no_probe;
-    config.second_opinion &= !args.no_checker;
+    config.fsck &= !args.no_checker;
     if !args.level.is_empty() {
         config.levels =
             args.level.iter().map(|name| name.parse::<Level>()).collect::<Result<_, _>>()?;

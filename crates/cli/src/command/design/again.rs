@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use fathom_designs::catalog::{Spec, Visitor};
 use fathom_designs::finding::{Finding, FindingError, Stored};
-use fathom_designs::story::{Story, Told};
+use fathom_designs::story::{ExplainedSystem, Story};
 use serde_json::json;
 
 use super::with_hint;
@@ -33,7 +33,7 @@ struct Play<'a> {
 impl Visitor for Play<'_> {
     type Out = Result<Option<Story>, FindingError>;
 
-    fn visit<S: Told>(self, system: &S) -> Self::Out {
+    fn visit<S: ExplainedSystem>(self, system: &S) -> Self::Out {
         self.stored.play(system, self.full)
     }
 }
@@ -82,7 +82,7 @@ struct Shrink<'a> {
 impl Visitor for Shrink<'_> {
     type Out = Result<Option<Finding>, FindingError>;
 
-    fn visit<S: Told>(self, system: &S) -> Self::Out {
+    fn visit<S: ExplainedSystem>(self, system: &S) -> Self::Out {
         self.stored.shrink(system, self.budget)
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Error, Result, anyhow};
 use fathom_designs::catalog::{Spec, SpecError, Visitor, names};
 use fathom_designs::finding::Finding;
-use fathom_designs::story::Told;
+use fathom_designs::story::ExplainedSystem;
 use fathom_engine::search::{
     Discovery, Memory, Observer, Plan, Progress, Report, Strategy, System, search,
 };
@@ -93,7 +93,7 @@ struct Explore<'a> {
 impl Visitor for Explore<'_> {
     type Out = Result<Outcome>;
 
-    fn visit<S: Told>(self, system: &S) -> Result<Outcome> {
+    fn visit<S: ExplainedSystem>(self, system: &S) -> Result<Outcome> {
         make_out(self.out)?;
         let plan = Plan { deadlock: system.has_deadlocks(), ..plan(self.args, self.spec) };
         let report = explore(system, self.args, &plan)?;
@@ -107,7 +107,7 @@ impl Visitor for Explore<'_> {
 }
 
 impl Explore<'_> {
-    fn look_into<S: Told>(&self, system: &S, discovery: &Discovery) -> Violation {
+    fn look_into<S: ExplainedSystem>(&self, system: &S, discovery: &Discovery) -> Violation {
         let (property, count) = (&discovery.property, discovery.count);
         let trace = discovery.path.trace(system).ok();
         let finding = trace.and_then(|trace| {

@@ -23,19 +23,19 @@ use crate::crash::ledger::{Ledger, Sighting};
 use crate::crash::promise::Promise;
 use crate::crash::recovery::{Recovered, Treatment, recover, visible};
 use crate::crash::script::{Event, Script};
-use crate::crash::session::{Broke, End, Session, session};
+use crate::crash::session::{End, Session, SubjectFailure, session};
 use crate::crash::shape;
 use crate::crash::workload::{Step, StepKind, View};
 use crate::search::System;
 
-pub use play::Played;
+pub use play::ExecutedScript;
 
 /// Domain of the digest that identifies a state.
 const DOMAIN_STATE: u64 = 18;
 
 /// Everything that led to a state, newest first.
-struct Trail {
-    before: Option<Arc<Trail>>,
+struct History {
+    before: Option<Arc<History>>,
     events: Vec<Event>,
 }
 
@@ -46,7 +46,7 @@ pub struct State {
     base: Image,
     /// The operations since.
     since: Arc<[Op]>,
-    trail: Option<Arc<Trail>>,
+    trail: Option<Arc<History>>,
     /// The reference, as a program sees it.
     model: Model,
     open: BTreeMap<Slot, FsPath>,
@@ -105,7 +105,7 @@ pub struct CrashSystem<'a> {
 }
 
 /// A step that was taken on the subject and on the reference.
-struct Taken {
+struct ExecutedStep {
     session: Session,
     /// How many operations were repeated before the step.
     repeated: usize,
@@ -147,7 +147,7 @@ fn answers<'a>(
 }
 
 /// Where in a run the power fails.
-struct Stretch<'a> {
+struct Interruption<'a> {
     window: Window<'a>,
     promise: &'a Promise,
     op: &'a Op,
@@ -188,8 +188,8 @@ impl<'a> CrashSystem<'a> {
         let all = state.since.iter().chain(ops);
         session(self.subject, &state.base, all, end).map_err(|broke| {
             let what = match broke {
-                Broke::Mount(errno) => format!("a clean image does not mount: {errno}"),
-                Broke::Panic(message) => format!("panics: {message}"),
+                SubjectFailure::Mount(errno) => format!("a clean image does not mount: {errno}"),
+                SubjectFailure::Panic(message) => format!("panics: {message}"),
             };
             Refusal::wrong(&step.ops[0], what, step.ops.len())
         })
@@ -197,12 +197,17 @@ impl<'a> CrashSystem<'a> {
 
     /// Runs a step on both sides and compares the answers. What is visible is not looked at: while a
     /// file is open nothing is said about what its name shows.
-    fn take(&self, state: &State, step: &Step) -> Result<Taken, Refusal> {
+    fn take(&self, state: &State, step: &Step) -> Result<ExecutedStep, Refusal> {
         self.compare(state, step, self.run(state, step)?)
     }
 
     /// Takes the step on the reference too, and compares the answers.
-    fn compare(&self, state: &State, step: &Step, session: Session) -> Result<Taken, Refusal> {
+    fn compare(
+        &self,
+        state: &State,
+        step: &Step,
+        session: Session,
+    ) -> Result<ExecutedStep, Refusal> {
         let (mut model, mut promise) = (state.model.clone(), state.promise.clone());
         let mut promises = Vec::new();
         for (index, (op, found)) in answers(state, step, &session).enumerate() {
@@ -219,15 +224,20 @@ impl<'a> CrashSystem<'a> {
             let during = promise.step(self.subject.guarantee(), op, &model);
             promises.push((during, promise.clone()));
         }
-        Ok(Taken { session, repeated: state.since.len(), model, promises })
+        Ok(ExecutedStep { session, repeated: state.since.len(), model, promises })
     }
 
     /// Runs a step on both sides; compares the answers, and the trees after the whole step.
-    fn take_whole(&self, state: &State, step: &Step) -> Result<Taken, Refusal> {
+    fn take_whole(&self, state: &State, step: &Step) -> Result<ExecutedStep, Refusal> {
         self.compare_whole(state, step, self.run(state, step)?)
     }
 
-    fn compare_whole(&self, state: &State, step: &Step, ran: Session) -> Result<Taken, Refusal> {
+    fn compare_whole(
+        &self,
+        state: &State,
+        step: &Step,
+        ran: Session,
+    ) -> Result<ExecutedStep, Refusal> {
         let taken = self.compare(state, step, ran)?;
         let (tree, model) = (&taken.session.tree, &taken.model);
         let (during, after) = taken.promises.last().expect("a step has operations");
@@ -248,7 +258,7 @@ impl<'a> CrashSystem<'a> {
     }
 
     /// Takes a step and notes what went wrong without any power failure.
-    fn take_noting(&self, state: &State, step: &Step) -> Option<Taken> {
+    fn take_noting(&self, state: &State, step: &Step) -> Option<ExecutedStep> {
         let taken = self.run(state, step).and_then(|session| {
             self.ledger.record(answers(state, step, &session));
             self.compare_whole(state, step, session)
@@ -269,42 +279,46 @@ impl<'a> CrashSystem<'a> {
         }
     }
 
-    /// The stretches of a step in which the power may fail: during each operation, and after it.
-    fn stretches<'t>(
+    /// The interruptions of a step in which the power may fail: during each operation, and after it.
+    fn interruptions<'t>(
         &self,
         base: &'t Image,
         step: &'t Step,
-        taken: &'t Taken,
-    ) -> impl Iterator<Item = (usize, Stretch<'t>)> {
+        taken: &'t ExecutedStep,
+    ) -> impl Iterator<Item = (usize, Interruption<'t>)> {
         let atomic_bytes = self.subject.geometry().atomic_bytes;
         let positions = &taken.session.positions[taken.repeated..];
         let log = &taken.session.log;
         step.ops.iter().zip(&taken.promises).enumerate().flat_map(move |(index, (op, promise))| {
             let (from, to) = (positions[index], positions[index + 1]);
             let window = |from, to| Window::new(base, log, atomic_bytes).between(from, to);
-            let during = Stretch { window: window(from, to), promise: &promise.0, op };
-            let after = Stretch { window: window(to, to), promise: &promise.1, op };
+            let during = Interruption { window: window(from, to), promise: &promise.0, op };
+            let after = Interruption { window: window(to, to), promise: &promise.1, op };
             [(index, during), (index, after)]
         })
     }
 
     /// Cuts the power everywhere in a step.
-    fn judge(&self, state: &State, step: &Step, taken: &Taken) {
-        for (index, stretch) in self.stretches(&state.base, step, taken) {
-            self.judge_stretch(&stretch, &|point| {
+    fn judge(&self, state: &State, step: &Step, taken: &ExecutedStep) {
+        for (index, interruption) in self.interruptions(&state.base, step, taken) {
+            self.judge_interruption(&interruption, &|point| {
                 let events = step.ops[..=index].iter().cloned().map(Event::Op);
                 state.script(events.chain([Event::PowerCut(point.clone())]))
             });
         }
     }
 
-    fn judge_stretch(&self, stretch: &Stretch<'_>, script: &dyn Fn(&CrashPoint) -> Script) {
-        let floor = self.capacity_floor(stretch);
+    fn judge_interruption(
+        &self,
+        interruption: &Interruption<'_>,
+        script: &dyn Fn(&CrashPoint) -> Script,
+    ) {
+        let floor = self.capacity_floor(interruption);
         for level in &self.levels {
             let enumerator = level.enumerator(&self.config.bounds);
-            let _ = enumerator.visit(&stretch.window, &mut |point, image| {
+            let _ = enumerator.visit(&interruption.window, &mut |point, image| {
                 let Some(known) = self.recovered(image) else { return ControlFlow::Break(()) };
-                if let Some((cause, what)) = self.verdict(stretch, image, &known, floor) {
+                if let Some((cause, what)) = self.verdict(interruption, image, &known, floor) {
                     let sighting = Sighting { script: script(point), what };
                     self.ledger.groups.add(cause, image.digest(), Some(*level), sighting);
                 }
@@ -333,8 +347,8 @@ impl<'a> CrashSystem<'a> {
     }
 
     /// The capacity that must be left: that before or that after, whichever is smaller.
-    fn capacity_floor(&self, stretch: &Stretch<'_>) -> Option<u64> {
-        let window = &stretch.window;
+    fn capacity_floor(&self, interruption: &Interruption<'_>) -> Option<u64> {
+        let window = &interruption.window;
         let capacity = |position| self.recovered(&window.image_at(position))?.capacity_bytes;
         let smaller = capacity(window.from())?.min(capacity(window.to())?);
         Some(smaller.saturating_sub(self.subject.guarantee().capacity_slack_bytes.is))
@@ -343,36 +357,36 @@ impl<'a> CrashSystem<'a> {
     /// What is wrong with an image, if anything.
     fn verdict(
         &self,
-        stretch: &Stretch<'_>,
+        interruption: &Interruption<'_>,
         image: &Image,
         known: &Recovered,
         capacity_floor: Option<u64>,
     ) -> Option<(Cause, String)> {
-        let Stretch { promise, op, .. } = stretch;
+        let Interruption { promise, op, .. } = interruption;
         let must_recover = self.subject.guarantee().recovers.is;
         let cause = |class, what: &str| {
             (Cause { class, op: describe(op), place: anonymous(what) }, what.to_owned())
         };
         let tree = || visible(self.subject, image).unwrap_or_default();
-        let trouble = known.trouble.as_ref().filter(|_| must_recover);
-        if let Some(trouble) = trouble {
-            match trouble.class {
+        let defect = known.defect.as_ref().filter(|_| must_recover);
+        if let Some(defect) = defect {
+            match defect.class {
                 // What an image shows that looks different every time is chance.
                 Class::Unmountable | Class::NonDeterministic => {
-                    return Some(cause(trouble.class, &trouble.what));
+                    return Some(cause(defect.class, &defect.what));
                 }
                 Class::Unreadable => {
                     // What is loose may be unreadable too.
                     let firm = promise.firm(tree());
                     if firm.entries.values().any(|entry| entry.broken.is_some()) {
-                        return Some(cause(trouble.class, &trouble.what));
+                        return Some(cause(defect.class, &defect.what));
                     }
                     return None;
                 }
                 _ => {}
             }
         }
-        if known.trouble.as_ref().is_some_and(|trouble| trouble.class == Class::Unmountable) {
+        if known.defect.as_ref().is_some_and(|defect| defect.class == Class::Unmountable) {
             return None;
         }
         if !promise.allows(known.tree, tree) {
@@ -382,9 +396,9 @@ impl<'a> CrashSystem<'a> {
         // A damaged entry that nobody promised may be in the way of whatever comes later; an
         // independent checker judges the whole.
         let exact = promise.is_exact();
-        let trouble = trouble.filter(|trouble| exact || trouble.class == Class::Rejected);
-        if let Some(trouble) = trouble {
-            return Some(cause(trouble.class, &trouble.what));
+        let defect = defect.filter(|defect| exact || defect.class == Class::Rejected);
+        if let Some(defect) = defect {
+            return Some(cause(defect.class, &defect.what));
         }
         match (known.capacity_bytes, capacity_floor) {
             (Some(bytes), Some(floor)) if must_recover && exact && bytes < floor => {
@@ -396,7 +410,7 @@ impl<'a> CrashSystem<'a> {
     }
 
     /// The state after a step.
-    fn after(&self, state: &State, step: &Step, taken: Taken) -> State {
+    fn after(&self, state: &State, step: &Step, taken: ExecutedStep) -> State {
         let mut open = state.open.clone();
         let mut seed = state.seed;
         for op in &step.ops {
@@ -428,7 +442,7 @@ impl<'a> CrashSystem<'a> {
             Identity::Shape | Identity::Tree => Digest::default(),
         };
         let events = step.ops.iter().cloned().map(Event::Op).collect();
-        let trail = Some(Arc::new(Trail { before: state.trail.clone(), events }));
+        let trail = Some(Arc::new(History { before: state.trail.clone(), events }));
         let crashes = state.crashes;
         State {
             base,
@@ -458,15 +472,15 @@ impl<'a> CrashSystem<'a> {
     }
 
     /// The power may also fail while a clean image is being mounted.
-    fn judge_mount(&self, state: &State, step: &Step, taken: &Taken) {
+    fn judge_mount(&self, state: &State, step: &Step, taken: &ExecutedStep) {
         let Some((_, image)) = &taken.session.unmounted else { return };
         let Ok(mounted) = session(self.subject, image, [], End::PowerOff) else { return };
         let atomic_bytes = self.subject.geometry().atomic_bytes;
         let window =
             Window::new(image, &mounted.log, atomic_bytes).between(0, mounted.positions[0]);
         let (_, promise) = &taken.promises[0];
-        let stretch = Stretch { window, promise, op: &step.ops[0] };
-        self.judge_stretch(&stretch, &|point| {
+        let interruption = Interruption { window, promise, op: &step.ops[0] };
+        self.judge_interruption(&interruption, &|point| {
             // The sync after the mount is never reached: it says which mount is meant.
             let ops = [Op::Remount, Op::Sync].map(Event::Op);
             state.script(ops.into_iter().chain([Event::PowerCut(point.clone())]))
@@ -477,12 +491,13 @@ impl<'a> CrashSystem<'a> {
     fn crashes(&self, state: &State, step: &Step, actions: &mut Vec<Action>) {
         let Ok(taken) = self.take_whole(state, step) else { return };
         let mut seen = std::collections::HashSet::new();
-        for (op, stretch) in self.stretches(&state.base, step, &taken) {
+        for (op, interruption) in self.interruptions(&state.base, step, &taken) {
             for level in &self.levels {
                 let enumerator = level.enumerator(&self.config.bounds);
-                let _ = enumerator.visit(&stretch.window, &mut |point, image| {
+                let _ = enumerator.visit(&interruption.window, &mut |point, image| {
                     let legal = self.recovered(image).is_some_and(|known| {
-                        known.trouble.is_none() && stretch.promise.matching(known.tree).is_some()
+                        known.defect.is_none()
+                            && interruption.promise.matching(known.tree).is_some()
                     });
                     if legal && seen.insert(image.digest()) {
                         let (step, point) = (step.clone(), point.clone());
@@ -511,7 +526,7 @@ impl<'a> CrashSystem<'a> {
             image: base.digest(),
             base,
             since: Arc::from([]),
-            trail: Some(Arc::new(Trail { before: state.trail.clone(), events })),
+            trail: Some(Arc::new(History { before: state.trail.clone(), events })),
             promise: Promise::new(model.clone()),
             model,
             open: BTreeMap::new(),

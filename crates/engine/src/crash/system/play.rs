@@ -5,18 +5,18 @@ use std::ops::ControlFlow;
 use fathom_block::{CrashPoint, Event as BlockEvent, Image, Window};
 use fathom_core::{HarnessFault, Op, Tree};
 
-use super::{CrashSystem, Refusal, State, Stretch};
+use super::{CrashSystem, Interruption, Refusal, State};
 use crate::crash::judge::Cause;
 use crate::crash::promise::Candidate;
 use crate::crash::recovery::{repaired, visible};
 use crate::crash::script::{Event, Script};
-use crate::crash::session::Broke;
+use crate::crash::session::SubjectFailure;
 use crate::crash::workload::{Step, StepKind};
 use crate::search::System;
 
 /// A script that was played on the subject, to its end.
 #[derive(Debug)]
-pub struct Played {
+pub struct ExecutedScript {
     /// What is wrong at the end, if anything.
     pub wrong: Option<(Cause, String)>,
     /// The image that the last power failure left; blank if there was none.
@@ -26,7 +26,7 @@ pub struct Played {
     /// The legal trees after the last power failure.
     pub promised: Vec<Tree>,
     /// Visible at the end; what made that impossible.
-    pub found: Result<Tree, Broke>,
+    pub found: Result<Tree, SubjectFailure>,
     /// Visible once the file system has repaired itself, if that is something else.
     pub repaired: Option<Tree>,
     /// What the device was told during the last operation, and whether it arrived.
@@ -38,7 +38,7 @@ impl CrashSystem<'_> {
     ///
     /// # Errors
     /// If the harness fails.
-    pub fn play(&self, script: &Script) -> Result<Option<Played>, HarnessFault> {
+    pub fn play(&self, script: &Script) -> Result<Option<ExecutedScript>, HarnessFault> {
         let mut state = self.init().remove(0);
         let mut events = script.0.iter().peekable();
         while let Some(event) = events.next() {
@@ -66,8 +66,13 @@ impl CrashSystem<'_> {
     }
 
     /// The last operation of a script, and the power failure in it.
-    fn finale(&self, state: &State, step: &Step, point: Option<&CrashPoint>) -> Option<Played> {
-        let mut played = Played {
+    fn finale(
+        &self,
+        state: &State,
+        step: &Step,
+        point: Option<&CrashPoint>,
+    ) -> Option<ExecutedScript> {
+        let mut played = ExecutedScript {
             wrong: None,
             image: self.blank.clone(),
             before: state.tree(),
@@ -98,10 +103,10 @@ impl CrashSystem<'_> {
         let window = Window::new(&state.base, &taken.session.log, atomic_bytes);
         played.image = window.rebuild(point).ok()?;
         played.writes = tell_writes(&window, from.min(at), to, point);
-        let stretch = Stretch { window: window.between(from, to), promise, op };
+        let interruption = Interruption { window: window.between(from, to), promise, op };
         let known = self.recovered(&played.image)?;
-        let floor = self.capacity_floor(&stretch);
-        played.wrong = self.verdict(&stretch, &played.image, &known, floor);
+        let floor = self.capacity_floor(&interruption);
+        played.wrong = self.verdict(&interruption, &played.image, &known, floor);
         played.promised = promise.candidates().iter().map(Candidate::tree).collect();
         played.found = visible(self.subject, &played.image);
         let repaired = repaired(self.subject, &played.image).ok();
@@ -124,13 +129,13 @@ impl CrashSystem<'_> {
         let Some(state) = self.lead(before) else { return Ok(()) };
         let step = Step { kind: StepKind::Sync, ops: vec![last.clone()] };
         let Ok(taken) = self.take(&state, &step) else { return Ok(()) };
-        for (_, stretch) in self.stretches(&state.base, &step, &taken) {
-            let floor = self.capacity_floor(&stretch);
+        for (_, interruption) in self.interruptions(&state.base, &step, &taken) {
+            let floor = self.capacity_floor(&interruption);
             for level in &self.levels {
                 let enumerator = level.enumerator(&self.config.bounds);
-                let flow = enumerator.visit(&stretch.window, &mut |point, image| {
+                let flow = enumerator.visit(&interruption.window, &mut |point, image| {
                     let Some(known) = self.recovered(image) else { return ControlFlow::Break(()) };
-                    match self.verdict(&stretch, image, &known, floor) {
+                    match self.verdict(&interruption, image, &known, floor) {
                         Some((seen, _)) if seen == *cause => found(point.clone()),
                         _ => ControlFlow::Continue(()),
                     }

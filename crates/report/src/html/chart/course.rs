@@ -7,7 +7,7 @@ use crate::run::{Run, Sample};
 use crate::words::{counted, grouped, short, time};
 
 const HEIGHT: f64 = 260.0;
-/// Room for the marks of findings, and below for the ticks of time.
+/// DaemonSandbox for the marks of findings, and below for the ticks of time.
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = HEIGHT - 42.0;
 const LEFT: f64 = 52.0;

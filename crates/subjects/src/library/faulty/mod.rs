@@ -261,7 +261,7 @@ impl BlockBacked for Faulty {
         }
     }
 
-    fn second_opinion(&self, image: &Image) -> Result<Option<String>, HarnessFault> {
-        self.inside.second_opinion(image)
+    fn fsck(&self, image: &Image) -> Result<Option<String>, HarnessFault> {
+        self.inside.fsck(image)
     }
 }

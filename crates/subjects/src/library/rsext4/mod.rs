@@ -88,7 +88,7 @@ impl BlockBacked for Rsext4 {
         }
     }
 
-    fn second_opinion(&self, image: &Image) -> Result<Option<String>, HarnessFault> {
+    fn fsck(&self, image: &Image) -> Result<Option<String>, HarnessFault> {
         e2fsprogs::check(image)
     }
 }

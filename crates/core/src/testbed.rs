@@ -10,7 +10,7 @@ use crate::tree::{Difference, Entry, entry_differences};
 /// How a subject goes back to an earlier state. What no subject offers is always possible: to start
 /// again and repeat the operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Way {
+pub enum RestoreMethod {
     /// The state is a value and is cloned.
     Clone,
     /// The file system saves and restores itself (`fathom snapshot` speaks the same requests).
@@ -22,22 +22,23 @@ pub enum Way {
     Remount,
 }
 
-impl Way {
-    /// Every way.
-    pub const ALL: [Way; 4] = [Way::Clone, Way::Ioctl, Way::Freeze, Way::Remount];
+impl RestoreMethod {
+    /// Every method.
+    pub const ALL: [RestoreMethod; 4] =
+        [RestoreMethod::Clone, RestoreMethod::Ioctl, RestoreMethod::Freeze, RestoreMethod::Remount];
 
     /// As on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Way::Clone => "clone",
-            Way::Ioctl => "ioctl",
-            Way::Freeze => "freeze",
-            Way::Remount => "remount",
+            RestoreMethod::Clone => "clone",
+            RestoreMethod::Ioctl => "ioctl",
+            RestoreMethod::Freeze => "freeze",
+            RestoreMethod::Remount => "remount",
         }
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for RestoreMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -49,7 +50,7 @@ pub struct Saved(pub u64);
 
 /// What the checker of a file system (`fsck`) said of the unmounted disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckerReport {
     /// The command, as it can be typed.
     pub command: String,
     /// Whether it found nothing wrong.
@@ -62,7 +63,7 @@ pub struct Checked {
 
 /// One path, looked at alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Glimpse {
+pub struct PathState {
     /// Where.
     pub path: FsPath,
     /// What is there, without [`Entry::same_as`]; `None` if nothing is.
@@ -71,9 +72,9 @@ pub struct Glimpse {
     pub names: Option<Vec<FsBytes>>,
 }
 
-impl Glimpse {
+impl PathState {
     /// What differs from `self` (expected) in `found`, which is of the same path.
-    pub fn differences(&self, found: &Glimpse) -> Vec<Difference> {
+    pub fn differences(&self, found: &PathState) -> Vec<Difference> {
         if self == found {
             return Vec::new();
         }
@@ -98,11 +99,11 @@ impl Glimpse {
 
 /// Ends a call that does not return (kills the daemon, aborts the connection); called from another
 /// thread.
-pub type Rescue = Box<dyn Fn() + Send>;
+pub type Unblock = Box<dyn Fn() + Send>;
 
 /// A subject on which a campaign can walk: it starts again, and may be able to go back, to be looked
 /// at in part, and to be checked from outside. All but starting again is optional.
-pub trait Territory: Subject {
+pub trait Testbed: Subject {
     /// Makes the file system empty, closes every slot, and gives back the first mask and identity.
     ///
     /// # Errors
@@ -113,13 +114,13 @@ pub trait Territory: Subject {
     ///
     /// # Errors
     /// Only if the harness could not even ask the file system.
-    fn glance(&mut self, paths: &[FsPath]) -> Result<Vec<Glimpse>, HarnessFault> {
+    fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {
         let tree = self.observe()?;
-        Ok(paths.iter().map(|path| tree.glimpse(path)).collect())
+        Ok(paths.iter().map(|path| tree.path_state(path)).collect())
     }
 
     /// How it can go back, the cheapest first.
-    fn ways(&self) -> Vec<Way> {
+    fn restore_methods(&self) -> Vec<RestoreMethod> {
         Vec::new()
     }
 
@@ -127,8 +128,8 @@ pub trait Territory: Subject {
     ///
     /// # Errors
     /// If it cannot be saved in this way.
-    fn save(&mut self, way: Way) -> Result<Saved, HarnessFault> {
-        Err(HarnessFault::new("saving", format!("{} cannot save by {way}", self.name())))
+    fn save(&mut self, method: RestoreMethod) -> Result<Saved, HarnessFault> {
+        Err(HarnessFault::new("saving", format!("{} cannot save by {method}", self.name())))
     }
 
     /// Goes back to a saved state, which stays saved. Closes every slot; mask and identity are the
@@ -151,7 +152,7 @@ pub trait Territory: Subject {
         Ok(None)
     }
 
-    /// Makes a disk, as [`Territory::image`] gave it, a saved state.
+    /// Makes a disk, as [`Testbed::image`] gave it, a saved state.
     ///
     /// # Errors
     /// If the subject has no disk, or not of this size.
@@ -164,7 +165,7 @@ pub trait Territory: Subject {
     ///
     /// # Errors
     /// If the checker cannot be run.
-    fn fsck(&mut self) -> Result<Option<Checked>, HarnessFault> {
+    fn fsck(&mut self) -> Result<Option<CheckerReport>, HarnessFault> {
         Ok(None)
     }
 
@@ -177,7 +178,7 @@ pub trait Territory: Subject {
     }
 
     /// How to end a call that does not return, if there is a way.
-    fn rescue(&self) -> Option<Rescue> {
+    fn unblock(&self) -> Option<Unblock> {
         None
     }
 }

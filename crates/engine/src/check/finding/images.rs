@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fathom_core::{HarnessFault, Op, Saved, Territory, Trace};
+use fathom_core::{HarnessFault, Op, Saved, Testbed, Trace};
 use serde::Serialize;
 
 use super::record::RecordError;
 use super::{Signature, TraceConfig};
-use crate::oracle::Oracle;
-use crate::replay::trace_config;
-use crate::run::Runner;
+use crate::check::oracle::Oracle;
+use crate::check::replay::trace_config;
+use crate::check::rerun::Runner;
 
 /// Fast, and a formatted disk is mostly empty anyway.
 const LEVEL: i32 = 3;
@@ -39,7 +39,7 @@ pub struct Disks {
 
 /// Which start showed the finding again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Shown {
+pub struct Reproduction {
     /// Operations of the trace before the disk was taken.
     pub ops_before: usize,
     /// Operations executed on it.
@@ -50,7 +50,7 @@ pub struct Shown {
 
 impl Disks {
     /// Keeps one more state, and lets go of the oldest if there are more than `max`.
-    pub fn push(&mut self, subject: &mut dyn Territory, ops: usize, saved: Saved, max: usize) {
+    pub fn push(&mut self, subject: &mut dyn Testbed, ops: usize, saved: Saved, max: usize) {
         self.ring.push_front((ops, saved));
         while self.ring.len() > max {
             if let Some((_, oldest)) = self.ring.pop_back() {
@@ -60,7 +60,7 @@ impl Disks {
     }
 
     /// Lets go of all.
-    pub fn clear(&mut self, subject: &mut dyn Territory) {
+    pub fn clear(&mut self, subject: &mut dyn Testbed) {
         for (_, saved) in self.ring.drain(..) {
             subject.forget(saved);
         }
@@ -70,7 +70,7 @@ impl Disks {
     ///
     /// # Errors
     /// If one cannot be read.
-    pub fn read(&self, subject: &mut dyn Territory) -> Result<Vec<Disk>, HarnessFault> {
+    pub fn read(&self, subject: &mut dyn Testbed) -> Result<Vec<Disk>, HarnessFault> {
         let mut disks = Vec::new();
         for (ops, saved) in &self.ring {
             if let Some(bytes) = subject.image(*saved)? {
@@ -131,21 +131,22 @@ impl Disk {
 /// # Errors
 /// If the harness fails.
 pub fn replay_from_disks(
-    subject: &mut dyn Territory,
+    subject: &mut dyn Testbed,
     trace: &Trace,
     disks: &[Disk],
-) -> Result<Option<Shown>, HarnessFault> {
+) -> Result<Option<Reproduction>, HarnessFault> {
     let TraceConfig { reference, times, signature } = trace_config(trace)?;
     let Some(signature) = signature else { return Ok(None) };
     let oracle = Oracle::new(&reference, times);
     let fsck = Signature::is_checker(&signature);
     let ops: Vec<Op> = trace.ops().cloned().collect();
-    let mut runner = Runner { subject, reference: &reference, oracle: &oracle, pulse: None, fsck };
+    let mut runner =
+        Runner { subject, reference: &reference, oracle: &oracle, monitor: None, fsck };
     for (tried, disk) in disks.iter().enumerate().filter(|(_, disk)| disk.ops < ops.len()) {
         let (before, after) = ops.split_at(disk.ops);
         let run = runner.run_from(&disk.bytes()?, before, after)?;
         if run.signature() == Some(signature.clone()) {
-            return Ok(Some(Shown { ops_before: disk.ops, ops: after.len(), tried }));
+            return Ok(Some(Reproduction { ops_before: disk.ops, ops: after.len(), tried }));
         }
     }
     Ok(None)

@@ -1,10 +1,10 @@
-//! [`Seat`]: an executor's place on its thread: current directory, file mode creation mask, identity.
+//! [`ThreadContext`]: an executor's place on its thread: current directory, file mode creation mask, identity.
 //!
 //! In Linux these belong to a thread, if it asks for it: `unshare(2)` with `CLONE_FS` (needs no
 //! privilege) gives it a current directory and a umask of its own, and credentials are per thread
 //! anyway (credentials(7): only the C library keeps the threads of a process alike). So subjects on
 //! different threads do not disturb each other. Several on one thread take turns: whoever is asked
-//! to do something sits down first.
+//! to do something activates its context first.
 #![allow(unsafe_code, reason = "talks to the kernel; every block says why it is sound")]
 
 use std::cell::{Cell, RefCell};
@@ -48,22 +48,22 @@ impl Identity {
 /// The mask of a new executor: the one that the reference starts with.
 pub const UMASK: u32 = 0o022;
 
-/// Where the thread was before the first seat on it was taken.
-struct Home {
+/// Where the thread was before the first context on it was taken.
+struct OriginalContext {
     dir: OwnedFd,
     umask: u32,
 }
 
 thread_local! {
     static SEATED: Cell<u64> = const { Cell::new(NOBODY) };
-    static HOME: RefCell<Option<Home>> = const { RefCell::new(None) };
+    static HOME: RefCell<Option<OriginalContext>> = const { RefCell::new(None) };
 }
 
 const NOBODY: u64 = 0;
 static NEXT_ID: AtomicU64 = AtomicU64::new(NOBODY + 1);
 
 /// See the module documentation.
-pub(super) struct Seat {
+pub(super) struct ThreadContext {
     id: u64,
     /// The directory that paths are relative to; none while the file system is unmounted.
     root: Option<OwnedFd>,
@@ -75,9 +75,9 @@ pub(super) struct Seat {
     not_send: PhantomData<*const ()>,
 }
 
-impl Seat {
-    /// Takes a seat in `root` on this thread.
-    pub(super) fn new(root: OwnedFd) -> Result<Seat, HarnessFault> {
+impl ThreadContext {
+    /// Takes a context in `root` on this thread.
+    pub(super) fn new(root: OwnedFd) -> Result<ThreadContext, HarnessFault> {
         HOME.with_borrow_mut(|home| {
             if home.is_none() {
                 *home = Some(leave_shared_home()?);
@@ -85,7 +85,7 @@ impl Seat {
             Ok::<_, HarnessFault>(())
         })?;
         let own = Identity::of_process()?;
-        let mut seat = Seat {
+        let mut context = ThreadContext {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             root: Some(root),
             umask: UMASK,
@@ -94,13 +94,13 @@ impl Seat {
             own,
             not_send: PhantomData,
         };
-        seat.sit()?;
-        seat.can_switch = seat.try_to_switch()?;
-        Ok(seat)
+        context.activate()?;
+        context.can_switch = context.try_to_switch()?;
+        Ok(context)
     }
 
-    /// Makes the thread's state this seat's, if another seat was used in between.
-    pub(super) fn sit(&self) -> Result<(), HarnessFault> {
+    /// Makes the thread's state this context's, if another context was used in between.
+    pub(super) fn activate(&self) -> Result<(), HarnessFault> {
         if SEATED.get() == self.id {
             return Ok(());
         }
@@ -122,7 +122,7 @@ impl Seat {
     }
 
     /// Gives the thread back: its directory, its mask, the identity of the process.
-    pub(super) fn stand_up(&self) {
+    pub(super) fn deactivate(&self) {
         if SEATED.get() != self.id {
             return;
         }
@@ -140,20 +140,20 @@ impl Seat {
 
     /// Lets go of the directory, so that its file system can be unmounted.
     pub(super) fn release_root(&mut self) {
-        self.stand_up();
+        self.deactivate();
         self.root = None;
     }
 
     /// Moves to another directory; mask and identity stay.
     pub(super) fn set_root(&mut self, root: OwnedFd) -> Result<(), HarnessFault> {
-        self.stand_up();
+        self.deactivate();
         self.root = Some(root);
-        self.sit()
+        self.activate()
     }
 
     /// Mask and identity as they were in the beginning.
     pub(super) fn forget(&mut self) {
-        self.stand_up();
+        self.deactivate();
         self.umask = UMASK;
         self.acting = self.own.clone();
     }
@@ -163,7 +163,7 @@ impl Seat {
         self.root.as_ref()
     }
 
-    /// Whether [`Seat::act_as`] is possible.
+    /// Whether [`ThreadContext::act_as`] is possible.
     pub(super) fn can_switch(&self) -> bool {
         self.can_switch
     }
@@ -206,14 +206,14 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ThreadContext {
     fn drop(&mut self) {
-        self.stand_up();
+        self.deactivate();
     }
 }
 
 /// Remembers where the thread is and gives it a directory and mask of its own.
-fn leave_shared_home() -> Result<Home, HarnessFault> {
+fn leave_shared_home() -> Result<OriginalContext, HarnessFault> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = rustix::fs::openat(CWD, ".", flags, Mode::empty())
         .map_err(|error| HarnessFault::new("opening the current directory", error))?;
@@ -223,7 +223,7 @@ fn leave_shared_home() -> Result<Home, HarnessFault> {
         .map_err(|error| HarnessFault::new("giving the thread its own directory", error))?;
     let umask = call::umask(UMASK).expect("umask(2) cannot fail") as u32;
     call::umask(umask).expect("umask(2) cannot fail");
-    Ok(Home { dir, umask })
+    Ok(OriginalContext { dir, umask })
 }
 
 /// Sets real and effective ids of this thread. The saved user id stays 0: the permission checks of

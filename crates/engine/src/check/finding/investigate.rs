@@ -2,16 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use fathom_core::{HarnessFault, Header, Op, Step, Territory, Trace, Violation};
+use fathom_core::{HarnessFault, Header, Op, Step, Testbed, Trace, Violation};
 
 use fathom_model::{Model, TreeOptions};
 
 use super::shrink::Shrinker;
 use super::{Disk, Finding, RunRecord, Stored, TraceConfig, finding_id};
 use crate::check::Plan;
-use crate::oracle::{Oracle, Signature};
-use crate::replay::trace_config;
-use crate::run::{Run, Runner, Trees, Walk};
+use crate::check::oracle::{Oracle, Signature};
+use crate::check::replay::trace_config;
+use crate::check::rerun::{CompareTrees, Run, Runner, Trees};
 
 /// A run that ends with a violation.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ pub fn investigate(
     let mut runs = vec![RunRecord { run: "campaign".to_owned(), ops: ops.len(), seen }];
     let mut reproduced = false;
     for name in ["again", "once more"] {
-        let again = runner.run(&ops, Walk::Each);
+        let again = runner.run(&ops, CompareTrees::AfterEach);
         runs.push(run_record(name, ops.len(), &again));
         let Ok(again) = again else { continue };
         // A call that hangs once and not again is still one that hung.
@@ -76,7 +76,7 @@ pub fn investigate(
             reproduced = false;
             break;
         }
-        // Walking after every operation shows the guilty one, where the campaign walked less often.
+        // Walking after every operation shows the guilty one, where the campaign tree_compared less often.
         if let Some(again) = Case::of_run(again) {
             case = again;
             reproduced = true;
@@ -140,7 +140,7 @@ pub fn hang(subject: &str, plan: &Plan, ops: &[Op], late: Duration) -> Finding {
 /// # Errors
 /// If the harness fails.
 pub fn shrink_further(
-    subject: &mut dyn Territory,
+    subject: &mut dyn Testbed,
     stored: Stored,
     budget: Duration,
 ) -> Result<Option<Finding>, HarnessFault> {
@@ -148,9 +148,9 @@ pub fn shrink_further(
     let oracle = Oracle::new(&config.reference, config.times);
     let fsck = config.signature.as_ref().is_some_and(Signature::is_checker);
     let mut runner =
-        Runner { subject, reference: &config.reference, oracle: &oracle, pulse: None, fsck };
+        Runner { subject, reference: &config.reference, oracle: &oracle, monitor: None, fsck };
     let ops: Vec<Op> = stored.minimal.ops().cloned().collect();
-    let now = Case::of_run(runner.run(&ops, Walk::Each)?);
+    let now = Case::of_run(runner.run(&ops, CompareTrees::AfterEach)?);
     let Some(case) = now.filter(|now| Some(now.signature()) == config.signature) else {
         return Ok(None);
     };

@@ -14,7 +14,7 @@ use crate::mutant::Mutant;
 
 /// Memory of a mutant; no other volume has any.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Scars {
+pub(super) struct MutantMemory {
     /// Inodes that were removed, and where they were.
     gone: Vec<(Ino, ShortName, Arc<Inode>)>,
     /// Names that were given up, and what they meant.
@@ -26,17 +26,17 @@ pub(super) struct Scars {
 }
 
 impl State {
-    fn scars_mut(&mut self) -> &mut Scars {
-        Arc::make_mut(self.scars.get_or_insert_default())
+    fn mutant_memory_mut(&mut self) -> &mut MutantMemory {
+        Arc::make_mut(self.mutant_memory.get_or_insert_default())
     }
 
     /// `name` in `dir` is about to be unlinked.
-    pub(super) fn scar_unlink(&mut self, dir: Ino, name: &[u8], ino: Ino, pinned: bool) {
+    pub(super) fn remember_unlink(&mut self, dir: Ino, name: &[u8], ino: Ino, pinned: bool) {
         let Ok(inode) = self.get(ino) else { return };
         let open_and_last = pinned && inode.names.as_slice().len() == 1;
         if self.mutant(Mutant::OrphanReturns) && open_and_last {
             let gone = (dir, ShortName::from(name), Arc::new(inode.clone()));
-            self.scars_mut().gone.push(gone);
+            self.mutant_memory_mut().gone.push(gone);
         }
         if self.mutant(Mutant::OrphanLosesData) && open_and_last {
             self.empty_file(ino);
@@ -44,7 +44,7 @@ impl State {
         if self.mutant(Mutant::ReaddirSkips)
             && let Some(link) = self.neighbour(dir, name, |link| link.cookie)
         {
-            self.scars_mut().hidden.push((dir, link.name));
+            self.mutant_memory_mut().hidden.push((dir, link.name));
         }
         if self.mutant(Mutant::UnlinkNeighbour)
             && let Some(link) = self.neighbour(dir, name, |link| link.name.clone())
@@ -54,17 +54,17 @@ impl State {
     }
 
     /// `name` in `dir` is about to be removed.
-    pub(super) fn scar_rmdir(&mut self, dir: Ino, name: &[u8], ino: Ino) {
+    pub(super) fn remember_rmdir(&mut self, dir: Ino, name: &[u8], ino: Ino) {
         if self.mutant(Mutant::RemovedDirReturns)
             && let Ok(inode) = self.get(ino)
         {
             let gone = (dir, ShortName::from(name), Arc::new(inode.clone()));
-            self.scars_mut().gone.push(gone);
+            self.mutant_memory_mut().gone.push(gone);
         }
     }
 
     /// `from` in `from_dir` is about to become `to` in `to_dir`.
-    pub(super) fn scar_rename(
+    pub(super) fn remember_rename(
         &mut self,
         from: &ShortName,
         from_dir: Ino,
@@ -73,10 +73,10 @@ impl State {
         ino: Ino,
     ) {
         if self.mutant(Mutant::RenameSourceReturns) {
-            self.scars_mut().given_up.push((from_dir, from.clone(), ino));
+            self.mutant_memory_mut().given_up.push((from_dir, from.clone(), ino));
         }
         if self.mutant(Mutant::ReaddirDuplicate) {
-            self.scars_mut().twice.push((to_dir, to.clone()));
+            self.mutant_memory_mut().twice.push((to_dir, to.clone()));
         }
     }
 
@@ -103,13 +103,13 @@ impl State {
     ) -> Result<Vec<&Link>, Errno> {
         let mut links: Vec<&Link> = self.dir(dir)?.links().iter().collect();
         links.retain(|link| link.cookie > after);
-        if let Some(scars) = &self.scars {
+        if let Some(mutant_memory) = &self.mutant_memory {
             let marked = |list: &[(Ino, ShortName)], link: &Link| {
                 list.iter().any(|(ino, name)| *ino == dir && *name == link.name)
             };
-            links.retain(|link| !marked(&scars.hidden, link));
+            links.retain(|link| !marked(&mutant_memory.hidden, link));
             let twice: Vec<&Link> =
-                links.iter().copied().filter(|link| marked(&scars.twice, link)).collect();
+                links.iter().copied().filter(|link| marked(&mutant_memory.twice, link)).collect();
             links.extend(twice);
         }
         if links.len() > count_max {
@@ -122,8 +122,8 @@ impl State {
 
     /// What mutants get wrong when the volume is mounted again.
     pub(super) fn break_at_remount(&mut self, now: Stamp) {
-        let Some(scars) = self.scars.take() else { return };
-        for (dir, name, ghost) in &scars.gone {
+        let Some(mutant_memory) = self.mutant_memory.take() else { return };
+        for (dir, name, ghost) in &mutant_memory.gone {
             let body = match &ghost.body {
                 Body::Dir(_) => Body::Dir(Directory::new(*dir)),
                 body => body.clone(),
@@ -135,7 +135,7 @@ impl State {
                 self.graft(inode, *dir, name.clone(), now);
             }
         }
-        for (dir, name, ino) in &scars.given_up {
+        for (dir, name, ino) in &mutant_memory.given_up {
             let is_file = self.get(*ino).is_ok_and(|inode| !inode.is_dir());
             if is_file && self.is_free(*dir, name) {
                 self.graft_link(*dir, name, *ino, now);

@@ -8,7 +8,7 @@ pub(crate) mod space;
 mod touched;
 
 use fathom_core::flags::Whence;
-use fathom_core::{Errno, Glimpse, Op, Outcome, Payload, Tree, Verdict, Violation};
+use fathom_core::{Errno, Op, Outcome, PathState, Payload, Tree, Verdict, Violation};
 use fathom_model::{Config, Model, Quirks, TreeOptions};
 
 pub use signature::Signature;
@@ -95,11 +95,13 @@ impl Oracle {
 
     /// Judges some paths of the subject; `model` is the reference after the same operations. Times
     /// are left to the comparison of whole trees.
-    pub fn glimpses(&self, model: &Model, found: &[Glimpse]) -> Verdict {
+    pub fn path_states(&self, model: &Model, found: &[PathState]) -> Verdict {
         let mut differences = Vec::new();
-        for glimpse in found {
+        for path_state in found {
             let options = TreeOptions::default();
-            differences.extend(model.volume().glimpse(&glimpse.path, options).differences(glimpse));
+            differences.extend(
+                model.volume().path_state(&path_state.path, options).differences(path_state),
+            );
         }
         if differences.is_empty() {
             return Verdict::Ok;

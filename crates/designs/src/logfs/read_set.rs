@@ -9,9 +9,9 @@ const _: () = assert!(BLOCKS <= 128, "a set of blocks fits two words");
 /// A set of blocks that grows by reading. What a volume has looked at is no part of its state: two
 /// sets are always equal.
 #[derive(Debug, Default)]
-pub(super) struct Looked([AtomicU64; 2]);
+pub(super) struct ReadSet([AtomicU64; 2]);
 
-impl Looked {
+impl ReadSet {
     /// Reading and writing the word are two steps, which is cheaper than one: only the thread that
     /// mounted a volume asks what it has looked at.
     pub(super) fn note(&self, block: usize) {
@@ -26,16 +26,16 @@ impl Looked {
     }
 }
 
-impl Clone for Looked {
-    fn clone(&self) -> Looked {
-        Looked(self.0.each_ref().map(|word| AtomicU64::new(word.load(Ordering::Relaxed))))
+impl Clone for ReadSet {
+    fn clone(&self) -> ReadSet {
+        ReadSet(self.0.each_ref().map(|word| AtomicU64::new(word.load(Ordering::Relaxed))))
     }
 }
 
-impl PartialEq for Looked {
-    fn eq(&self, _: &Looked) -> bool {
+impl PartialEq for ReadSet {
+    fn eq(&self, _: &ReadSet) -> bool {
         true
     }
 }
 
-impl Eq for Looked {}
+impl Eq for ReadSet {}

@@ -10,11 +10,11 @@ use std::time::Instant;
 use fathom_core::Op;
 use fathom_model::Model;
 
-use super::flatten::flatter;
 use super::rebuild::rebuilt;
+use super::shorten_paths::shorten_paths;
 use super::smaller::smaller;
-use crate::oracle::Signature;
-use crate::run::{Run, Runner, Walk};
+use crate::check::oracle::Signature;
+use crate::check::rerun::{CompareTrees, Run, Runner};
 
 /// Looks for a shorter run until a deadline.
 pub struct Shrinker<'a, 'b> {
@@ -22,25 +22,25 @@ pub struct Shrinker<'a, 'b> {
     signature: Signature,
     deadline: Instant,
     /// How candidates are run.
-    walk: Walk,
+    compare: CompareTrees,
 }
 
 impl<'a, 'b> Shrinker<'a, 'b> {
     /// A shrinker that keeps `signature`.
     pub fn new(runner: &'a mut Runner<'b>, signature: Signature, deadline: Instant) -> Self {
-        Shrinker { runner, signature, deadline, walk: Walk::Last }
+        Shrinker { runner, signature, deadline, compare: CompareTrees::AtTheEnd }
     }
 
     /// The shortest run found; `None` if nothing shorter than `ops` shows the violation.
     ///
-    /// Candidates are only walked at their end, which is fast. If the result, walked after every
+    /// Candidates are only tree_compared at their end, which is fast. If the result, tree_compared after every
     /// operation, turns out to show something else first, everything is done again with care.
     pub fn shrink(&mut self, ops: &[Op]) -> Option<Run> {
-        for walk in [Walk::Last, Walk::Each] {
-            self.walk = walk;
+        for compare in [CompareTrees::AtTheEnd, CompareTrees::AfterEach] {
+            self.compare = compare;
             let shorter = self.shorten(ops.to_vec());
             if shorter != ops {
-                let run = self.runner.run(&shorter, Walk::Each).ok()?;
+                let run = self.runner.run(&shorter, CompareTrees::AfterEach).ok()?;
                 if run.signature().as_ref() == Some(&self.signature) {
                     return Some(run);
                 }
@@ -124,7 +124,8 @@ impl<'a, 'b> Shrinker<'a, 'b> {
 
     /// Tries to do without directories.
     fn flatten(&mut self, mut ops: Vec<Op>) -> Vec<Op> {
-        while let Some(flat) = flatter(&ops).iter().find_map(|version| self.attempt(version)) {
+        while let Some(flat) = shorten_paths(&ops).iter().find_map(|version| self.attempt(version))
+        {
             ops = flat;
         }
         ops
@@ -135,7 +136,7 @@ impl<'a, 'b> Shrinker<'a, 'b> {
         if ops.is_empty() || self.is_late() {
             return None;
         }
-        let run = self.runner.run(ops, self.walk).ok()?;
+        let run = self.runner.run(ops, self.compare).ok()?;
         (run.signature().as_ref() == Some(&self.signature))
             .then(|| run.steps.into_iter().map(|step| step.op).collect())
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use fathom_core::{FsPath, Op, Target};
 
 /// Versions of `ops` in which one directory is left out of every path that goes through it.
-pub(super) fn flatter(ops: &[Op]) -> Vec<Vec<Op>> {
+pub(super) fn shorten_paths(ops: &[Op]) -> Vec<Vec<Op>> {
     let mut parents = BTreeSet::new();
     for op in ops {
         for path in paths(&mut op.clone()) {
@@ -65,7 +65,7 @@ mod tests {
         let link =
             |from: &str, to: &str| Op::Link { from: from.into(), to: to.into(), follow: false };
         let ops = [Op::Rmdir { path: "a/b/c".into() }, link("a/b/x", "a/y")];
-        let versions = flatter(&ops);
+        let versions = shorten_paths(&ops);
         assert_eq!(versions.len(), 2);
         assert_eq!(versions[0], [Op::Rmdir { path: "b/c".into() }, link("b/x", "y")]);
         assert_eq!(versions[1], [Op::Rmdir { path: "a/c".into() }, link("a/x", "a/y")]);

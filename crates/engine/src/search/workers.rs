@@ -1,6 +1,6 @@
-//! A team of threads that works through one numbered list after the other.
+//! A workers of threads that works through one numbered list after the other.
 //!
-//! The calling thread is one of the team. Items are claimed in order, and a claimed item is always
+//! The calling thread is one of the workers. Items are claimed in order, and a claimed item is always
 //! finished: after a list was cut short by a deadline, the finished items are its beginning. Or every
 //! item has a home, the thread that has what belongs to it at hand; then each thread begins with its
 //! own items, and helps the others when it has no more.
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
-use super::meeting::Meeting;
+use super::spin_barrier::SpinBarrier;
 
 /// A list of items of one kind of work.
 #[derive(Clone, Copy)]
@@ -24,12 +24,12 @@ struct Job<P> {
 enum List {
     /// So many, in order, as long as there is time.
     InOrder(usize, Option<Instant>),
-    /// As in [`Team::homes`].
+    /// As in [`Workers::homes`].
     Homes,
 }
 
 /// An item that has a home.
-struct Homely {
+struct PinnedItem {
     home: usize,
     is_claimed: AtomicBool,
 }
@@ -44,31 +44,31 @@ pub(super) struct Task<P> {
 }
 
 /// The threads, and what they do for a task.
-pub(super) struct Team<'a, P> {
+pub(super) struct Workers<'a, P> {
     work: &'a (dyn Fn(Task<P>) + Sync),
     threads: usize,
     /// All wait here before a job, and again after it.
-    meeting: Meeting,
+    barrier: SpinBarrier,
     /// The present job; none: go home.
     job: Mutex<Option<Job<P>>>,
     /// The next item that nobody has claimed, if they are claimed in order.
     next: AtomicUsize,
     /// The items, if they have homes.
-    homes: RwLock<Vec<Homely>>,
+    homes: RwLock<Vec<PinnedItem>>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-impl<'a, P: Copy + Send + Sync> Team<'a, P> {
-    /// Calls `lead` with a team of so many threads; they are gone when this returns.
+impl<'a, P: Copy + Send + Sync> Workers<'a, P> {
+    /// Calls `lead` with a workers of so many threads; they are gone when this returns.
     pub(super) fn gather<R>(
         threads: usize,
         work: &'a (dyn Fn(Task<P>) + Sync),
-        lead: impl FnOnce(&Team<'a, P>) -> R,
+        lead: impl FnOnce(&Workers<'a, P>) -> R,
     ) -> R {
-        let team = Team {
+        let workers = Workers {
             work,
             threads,
-            meeting: Meeting::new(threads),
+            barrier: SpinBarrier::new(threads),
             job: Mutex::new(None),
             next: AtomicUsize::new(0),
             homes: RwLock::new(Vec::new()),
@@ -76,12 +76,12 @@ impl<'a, P: Copy + Send + Sync> Team<'a, P> {
         };
         std::thread::scope(|scope| {
             for thread in 1..threads {
-                let team = &team;
-                scope.spawn(move || team.follow(thread));
+                let workers = &workers;
+                scope.spawn(move || workers.follow(thread));
             }
             // Also when `lead` panics: a scope waits for its threads.
-            let _dismissal = Dismissal(&team);
-            lead(&team)
+            let _dismissal = StopOnDrop(&workers);
+            lead(&workers)
         })
     }
 
@@ -102,23 +102,23 @@ impl<'a, P: Copy + Send + Sync> Team<'a, P> {
 
     /// Works through one item for each home. Each thread gets its own items in ascending order, then
     /// those of others that nobody has claimed.
-    pub(super) fn run_at_home(&self, phase: P, homes: impl Iterator<Item = usize>) {
+    pub(super) fn run_pinned(&self, phase: P, homes: impl Iterator<Item = usize>) {
         {
             let mut list = self.homes.write().unwrap_or_else(PoisonError::into_inner);
             list.clear();
-            list.extend(homes.map(|home| Homely { home, is_claimed: AtomicBool::new(false) }));
+            list.extend(homes.map(|home| PinnedItem { home, is_claimed: AtomicBool::new(false) }));
         }
         self.work_off(Job { phase, list: List::Homes }, false);
     }
 
     fn work_off(&self, job: Job<P>, alone: bool) {
         if alone || self.threads < 2 {
-            self.labour(0, job);
+            self.work_any(0, job);
         } else {
             *self.job.lock().unwrap_or_else(PoisonError::into_inner) = Some(job);
-            self.meeting.wait();
-            self.labour(0, job);
-            self.meeting.wait();
+            self.barrier.wait();
+            self.work_any(0, job);
+            self.barrier.wait();
         }
         if let Some(panic) = self.panic.lock().unwrap_or_else(PoisonError::into_inner).take() {
             resume_unwind(panic);
@@ -127,33 +127,33 @@ impl<'a, P: Copy + Send + Sync> Team<'a, P> {
 
     fn follow(&self, thread: usize) {
         loop {
-            self.meeting.wait();
+            self.barrier.wait();
             let Some(job) = *self.job.lock().unwrap_or_else(PoisonError::into_inner) else {
                 return;
             };
-            self.labour(thread, job);
-            self.meeting.wait();
+            self.work_any(thread, job);
+            self.barrier.wait();
         }
     }
 
     /// Claims and finishes items. A panic ends the job for everybody and goes to the leader: a
-    /// thread that did not come to the meeting would block the others for ever.
-    fn labour(&self, thread: usize, Job { phase, list }: Job<P>) {
+    /// thread that did not come to the barrier would block the others for ever.
+    fn work_any(&self, thread: usize, Job { phase, list }: Job<P>) {
         let work = |item| (self.work)(Task { phase, item, thread });
-        let labour = || match list {
-            List::InOrder(items, deadline) => self.labour_in_order(items, deadline, work),
-            List::Homes => self.labour_at_home(thread, work),
+        let work_any = || match list {
+            List::InOrder(items, deadline) => self.work_in_order(items, deadline, work),
+            List::Homes => self.work_pinned(thread, work),
         };
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(labour)) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(work_any)) {
             match list {
                 List::InOrder(items, _) => self.next.store(items, Ordering::Relaxed),
-                List::Homes => self.homely().iter().for_each(|item| _ = item.claim()),
+                List::Homes => self.pinned_item().iter().for_each(|item| _ = item.claim()),
             }
             *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
         }
     }
 
-    fn labour_in_order(&self, items: usize, deadline: Option<Instant>, work: impl Fn(usize)) {
+    fn work_in_order(&self, items: usize, deadline: Option<Instant>, work: impl Fn(usize)) {
         loop {
             let late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
             if late && self.next.load(Ordering::Relaxed) > 0 {
@@ -167,31 +167,31 @@ impl<'a, P: Copy + Send + Sync> Team<'a, P> {
         }
     }
 
-    fn labour_at_home(&self, thread: usize, work: impl Fn(usize)) {
-        let items = self.homely();
+    fn work_pinned(&self, thread: usize, work: impl Fn(usize)) {
+        let items = self.pinned_item();
         let own = (0..items.len()).filter(|item| items[*item].home == thread);
         own.chain(0..items.len()).filter(|item| items[*item].claim()).for_each(work);
     }
 
-    fn homely(&self) -> RwLockReadGuard<'_, Vec<Homely>> {
+    fn pinned_item(&self) -> RwLockReadGuard<'_, Vec<PinnedItem>> {
         self.homes.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Homely {
+impl PinnedItem {
     /// Whether nobody was faster.
     fn claim(&self) -> bool {
         !self.is_claimed.swap(true, Ordering::Relaxed)
     }
 }
 
-/// Sends the team home.
-struct Dismissal<'t, 'a, P>(&'t Team<'a, P>);
+/// Sends the workers home.
+struct StopOnDrop<'t, 'a, P>(&'t Workers<'a, P>);
 
-impl<P> Drop for Dismissal<'_, '_, P> {
+impl<P> Drop for StopOnDrop<'_, '_, P> {
     fn drop(&mut self) {
         *self.0.job.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.0.meeting.wait();
+        self.0.barrier.wait();
     }
 }
 
@@ -209,10 +209,10 @@ mod tests {
                 assert!(task.thread < threads);
                 done[task.item].fetch_add(task.phase, Ordering::Relaxed);
             };
-            Team::gather(threads, &work, |team| {
-                assert_eq!(team.run(1, 1000, None, false), 1000);
-                assert_eq!(team.run(10, 500, None, true), 500);
-                assert_eq!(team.run(100, 0, None, false), 0);
+            Workers::gather(threads, &work, |workers| {
+                assert_eq!(workers.run(1, 1000, None, false), 1000);
+                assert_eq!(workers.run(10, 500, None, true), 500);
+                assert_eq!(workers.run(100, 0, None, false), 0);
             });
             assert!(done[..500].iter().all(|times| times.load(Ordering::Relaxed) == 11));
             assert!(done[500..].iter().all(|times| times.load(Ordering::Relaxed) == 1));
@@ -236,8 +236,8 @@ mod tests {
                 items.sort_unstable();
                 assert!(items.into_iter().eq(0..100));
             };
-            Team::gather(threads, &work, |team| {
-                team.run_at_home((), (0..100).map(home));
+            Workers::gather(threads, &work, |workers| {
+                workers.run_pinned((), (0..100).map(home));
                 let done = take();
                 for (thread, items) in done.iter().enumerate() {
                     let own = items.iter().filter(|item| home(**item) == thread).count();
@@ -246,9 +246,9 @@ mod tests {
                 }
                 assert_once(done);
                 // Nobody is at home: others do the work.
-                team.run_at_home((), (0..100).map(|_| threads));
+                workers.run_pinned((), (0..100).map(|_| threads));
                 assert_once(take());
-                team.run_at_home((), std::iter::empty());
+                workers.run_pinned((), std::iter::empty());
             });
         }
     }
@@ -260,10 +260,13 @@ mod tests {
             std::thread::sleep(Duration::from_millis(2));
             done[task.item].fetch_add(1, Ordering::Relaxed);
         };
-        Team::gather(3, &work, |team| {
-            assert_eq!(team.run((), 100, Some(Instant::now() - Duration::from_secs(1)), true), 1);
+        Workers::gather(3, &work, |workers| {
+            assert_eq!(
+                workers.run((), 100, Some(Instant::now() - Duration::from_secs(1)), true),
+                1
+            );
             let soon = Instant::now() + Duration::from_millis(20);
-            let finished = team.run((), 100, Some(soon), false);
+            let finished = workers.run((), 100, Some(soon), false);
             assert!((1..100).contains(&finished));
             let sum: usize = done[1..].iter().map(|times| times.load(Ordering::Relaxed)).sum();
             assert_eq!(sum, finished - 1);
@@ -275,16 +278,18 @@ mod tests {
     fn a_panic_anywhere_reaches_the_caller() {
         for threads in [1, 2, 4] {
             let work = |task: Task<()>| assert!(task.item != 37, "item 37");
-            let lead = |team: &Team<'_, ()>| team.run((), 100, None, false);
-            let caught = catch_unwind(AssertUnwindSafe(|| Team::gather(threads, &work, lead)));
+            let lead = |workers: &Workers<'_, ()>| workers.run((), 100, None, false);
+            let caught = catch_unwind(AssertUnwindSafe(|| Workers::gather(threads, &work, lead)));
             let panic = caught.expect_err("the panic was lost");
             assert_eq!(panic.downcast_ref::<&str>(), Some(&"item 37"));
-            let at_home =
-                |team: &Team<'_, ()>| team.run_at_home((), (0..100).map(|item| item % threads));
-            let caught = catch_unwind(AssertUnwindSafe(|| Team::gather(threads, &work, at_home)));
+            let at_home = |workers: &Workers<'_, ()>| {
+                workers.run_pinned((), (0..100).map(|item| item % threads))
+            };
+            let caught =
+                catch_unwind(AssertUnwindSafe(|| Workers::gather(threads, &work, at_home)));
             assert!(caught.is_err());
             let leader = catch_unwind(AssertUnwindSafe(|| {
-                Team::gather(threads, &work, |_| -> () { panic!("leader") });
+                Workers::gather(threads, &work, |_| -> () { panic!("leader") });
             }));
             assert!(leader.is_err());
         }

@@ -1,4 +1,4 @@
-//! [`Shelf`]: saved states of a disk, each block kept once.
+//! [`SnapshotStore`]: saved states of a disk, each block kept once.
 //!
 //! A state is the list of blocks that differ from the first one. The blocks of all states are shared
 //! by content: most states of a campaign have most of their blocks in common. Beyond a limit the
@@ -23,15 +23,15 @@ const DOMAIN: u64 = 0xb10c;
 /// The quickest that compresses: most blocks are nearly empty.
 const COMPRESSION_LEVEL: i32 = 1;
 
-pub(super) struct Shelf {
+pub(super) struct SnapshotStore {
     states: BTreeMap<Saved, State>,
     saved_next: u64,
-    blocks: HashMap<Digest, Held>,
+    blocks: HashMap<Digest, StoredBlock>,
     /// Blocks in memory, the oldest first; some may be gone meanwhile.
     ages: VecDeque<Digest>,
     memory_bytes: u64,
     memory_bytes_max: u64,
-    spill: Option<Spill>,
+    spill: Option<SpillFile>,
 }
 
 struct State {
@@ -40,7 +40,7 @@ struct State {
     guard: Guard,
 }
 
-struct Held {
+struct StoredBlock {
     /// How many places in states mean it.
     users: u64,
     place: Place,
@@ -52,16 +52,16 @@ enum Place {
 }
 
 /// The file; its space is used again when it holds nothing any more.
-struct Spill {
+struct SpillFile {
     file: File,
     end: u64,
     blocks: u64,
 }
 
-impl Shelf {
+impl SnapshotStore {
     /// Keeps at most so much in memory.
-    pub(super) fn new(memory_bytes_max: u64) -> Shelf {
-        Shelf {
+    pub(super) fn new(memory_bytes_max: u64) -> SnapshotStore {
+        SnapshotStore {
             states: BTreeMap::new(),
             saved_next: 0,
             blocks: HashMap::new(),
@@ -111,7 +111,7 @@ impl Shelf {
         if let Some(held) = self.blocks.get_mut(&digest) {
             held.users += 1;
         } else {
-            self.blocks.insert(digest, Held { users: 1, place: Place::Memory(block) });
+            self.blocks.insert(digest, StoredBlock { users: 1, place: Place::Memory(block) });
             self.ages.push_back(digest);
             self.memory_bytes += BLOCK_BYTES as u64;
         }
@@ -163,7 +163,7 @@ impl Shelf {
             let packed = zstd::bulk::compress(&block[..], COMPRESSION_LEVEL)?;
             let spill = match &mut self.spill {
                 Some(spill) => spill,
-                none => none.insert(Spill { file: tempfile::tempfile()?, end: 0, blocks: 0 }),
+                none => none.insert(SpillFile { file: tempfile::tempfile()?, end: 0, blocks: 0 }),
             };
             spill.file.write_all_at(&packed, spill.end)?;
             held.place = Place::File { at: spill.end, len: packed.len() };
@@ -191,37 +191,37 @@ mod tests {
 
     #[test]
     fn blocks_are_kept_once_and_go_with_their_last_state() {
-        let mut shelf = Shelf::new(u64::MAX);
+        let mut store = SnapshotStore::new(u64::MAX);
         let guard = Guard::default();
-        let first = shelf.put(state(0..10), guard.clone()).unwrap();
-        let second = shelf.put(state(5..15), guard.clone()).unwrap();
-        assert_eq!(shelf.memory_bytes, 15 * BLOCK_BYTES as u64);
-        assert_eq!(shelf.get(first).unwrap().unwrap().0, state(0..10));
-        assert_eq!(shelf.get(second).unwrap().unwrap().0, state(5..15));
-        shelf.forget(first);
-        assert!(shelf.get(first).unwrap().is_none());
-        assert_eq!(shelf.get(second).unwrap().unwrap().0, state(5..15));
-        assert_eq!(shelf.memory_bytes, 10 * BLOCK_BYTES as u64);
-        shelf.forget(second);
-        shelf.forget(second);
-        assert_eq!((shelf.memory_bytes, shelf.blocks.len()), (0, 0));
+        let first = store.put(state(0..10), guard.clone()).unwrap();
+        let second = store.put(state(5..15), guard.clone()).unwrap();
+        assert_eq!(store.memory_bytes, 15 * BLOCK_BYTES as u64);
+        assert_eq!(store.get(first).unwrap().unwrap().0, state(0..10));
+        assert_eq!(store.get(second).unwrap().unwrap().0, state(5..15));
+        store.forget(first);
+        assert!(store.get(first).unwrap().is_none());
+        assert_eq!(store.get(second).unwrap().unwrap().0, state(5..15));
+        assert_eq!(store.memory_bytes, 10 * BLOCK_BYTES as u64);
+        store.forget(second);
+        store.forget(second);
+        assert_eq!((store.memory_bytes, store.blocks.len()), (0, 0));
     }
 
     #[test]
     fn beyond_the_limit_blocks_go_to_a_file_and_come_back() {
-        let mut shelf = Shelf::new(4 * BLOCK_BYTES as u64);
+        let mut store = SnapshotStore::new(4 * BLOCK_BYTES as u64);
         let saved: Vec<Saved> = (0..20)
-            .map(|n| shelf.put(state(n * 3..n * 3 + 6), Guard::default()).unwrap())
+            .map(|n| store.put(state(n * 3..n * 3 + 6), Guard::default()).unwrap())
             .collect();
-        assert_eq!(shelf.memory_bytes, 4 * BLOCK_BYTES as u64);
-        assert_eq!(shelf.spill.as_ref().unwrap().blocks, 63 - 4);
+        assert_eq!(store.memory_bytes, 4 * BLOCK_BYTES as u64);
+        assert_eq!(store.spill.as_ref().unwrap().blocks, 63 - 4);
         for (n, saved) in (0..).zip(&saved) {
-            assert_eq!(shelf.get(*saved).unwrap().unwrap().0, state(n * 3..n * 3 + 6));
+            assert_eq!(store.get(*saved).unwrap().unwrap().0, state(n * 3..n * 3 + 6));
         }
         for saved in saved {
-            shelf.forget(saved);
+            store.forget(saved);
         }
-        let spill = shelf.spill.as_ref().unwrap();
-        assert_eq!((shelf.memory_bytes, spill.blocks, spill.end), (0, 0, 0));
+        let spill = store.spill.as_ref().unwrap();
+        assert_eq!((store.memory_bytes, spill.blocks, spill.end), (0, 0, 0));
     }
 }

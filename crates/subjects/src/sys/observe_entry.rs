@@ -78,16 +78,16 @@ impl<T> OfCall<T> for Result<T, Errno> {
 }
 
 /// What looks.
-pub(super) struct Look<'a> {
+pub(super) struct EntryObserver<'a> {
     pub(super) view: &'a View,
     pub(super) buffer: &'a mut Buffer,
     /// Names of extended attributes of one file.
     names: Vec<u8>,
 }
 
-impl<'a> Look<'a> {
-    pub(super) fn new(view: &'a View, buffer: &'a mut Buffer) -> Look<'a> {
-        Look { view, buffer, names: Vec::new() }
+impl<'a> EntryObserver<'a> {
+    pub(super) fn new(view: &'a View, buffer: &'a mut Buffer) -> EntryObserver<'a> {
+        EntryObserver { view, buffer, names: Vec::new() }
     }
 
     /// Fills in what `statx` does not tell; of a directory, that is not what is in it.

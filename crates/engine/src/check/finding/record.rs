@@ -10,7 +10,7 @@ use fathom_core::{Trace, TraceError, Violation};
 use serde::{Deserialize, Serialize};
 
 use super::{Disk, Finding, RunRecord};
-use crate::oracle::Signature;
+use crate::check::oracle::Signature;
 
 /// `finding.toml`: what a finding is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

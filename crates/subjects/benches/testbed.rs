@@ -1,4 +1,4 @@
-//! `cargo xtask bench territory`: what looking and going back cost on each file system.
+//! `cargo xtask bench testbed`: what looking and going back cost on each file system.
 //!
 //! Looking: an operation, then a glance at the paths that it touched (one to three). Going back: save,
 //! change a little, restore, for each way. All on one processor, on a tree of 15 objects.
@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use fathom_core::flags::{OpenFlags, RenameFlags};
-use fathom_core::{FsPath, Mode, Op, Pattern, Subject, Target, Territory};
+use fathom_core::{FsPath, Mode, Op, Pattern, Subject, Target, Testbed};
 use fathom_model::{Config, ModelSubject};
 use fathom_subjects::fuse::ReffsSubject;
 use fathom_subjects::sys::View;
@@ -117,18 +117,18 @@ fn looking(subject: &mut KernelSubject) -> (f64, f64) {
         count as f64 / start.elapsed().as_secs_f64()
     };
     let glances = rate(&mut |(_, paths)| {
-        subject.glance(paths).expect("the harness works");
+        subject.observe_paths(paths).expect("the harness works");
     });
     let both = rate(&mut |(op, paths)| {
         apply(subject, op);
-        subject.glance(paths).expect("the harness works");
+        subject.observe_paths(paths).expect("the harness works");
     });
     (glances, both)
 }
 
-fn going_back(name: &str, subject: &mut dyn Territory) {
+fn going_back(name: &str, subject: &mut dyn Testbed) {
     small_tree(subject);
-    for way in subject.ways() {
+    for way in subject.restore_methods() {
         let (mut saves, mut restores) = (Vec::new(), Vec::new());
         let tree = subject.observe().expect("a tree").digest();
         let first = subject.save(way).expect("saved");

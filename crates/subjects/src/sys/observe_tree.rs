@@ -1,6 +1,6 @@
 //! Looking at everything: a directory becomes a [`Tree`].
 //!
-//! The walk goes down with the current directory of the thread, so every call has a single name as
+//! The observer goes down with the current directory of the thread, so every call has a single name as
 //! its argument and no depth of nesting makes a path too long.
 
 use std::collections::{BTreeMap, HashMap};
@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use fathom_core::{Entry, Errno, FsPath, HarnessFault, Kind, Tree};
 
 use super::buffer::Buffer;
-use super::look::{Look, OfCall, Stop, View, entry_of, open_quietly};
+use super::observe_entry::{EntryObserver, OfCall, Stop, View, entry_of, open_quietly};
 use super::{call, listing};
 
 /// Deeper trees are not walked: every level takes a descriptor and some stack.
@@ -22,25 +22,29 @@ type FileId = (u32, u32, u64);
 /// Of an entry that cannot be looked at.
 const UNKNOWN: FileId = (0, 0, 0);
 
-struct Walk<'a> {
-    look: Look<'a>,
+struct TreeObserver<'a> {
+    look: EntryObserver<'a>,
     found: BTreeMap<FsPath, (FileId, Entry)>,
     /// The directories above the present one.
     above: Vec<FileId>,
 }
 
 /// Walks `root`, which is also the current directory, before and afterwards.
-pub(super) fn walk(root: RawFd, view: &View, buffer: &mut Buffer) -> Result<Tree, HarnessFault> {
-    let look = Look::new(view, buffer);
-    let mut walk = Walk { look, found: BTreeMap::new(), above: Vec::new() };
-    let visited = walk.visit(c".", FsPath::from("."));
+pub(super) fn observe_tree(
+    root: RawFd,
+    view: &View,
+    buffer: &mut Buffer,
+) -> Result<Tree, HarnessFault> {
+    let look = EntryObserver::new(view, buffer);
+    let mut observer = TreeObserver { look, found: BTreeMap::new(), above: Vec::new() };
+    let visited = observer.visit(c".", FsPath::from("."));
     call::fchdir(root)
         .map_err(|errno| HarnessFault::new("returning to the root of the subject", errno))?;
     visited?;
-    Ok(walk.into_tree())
+    Ok(observer.into_tree())
 }
 
-impl Walk<'_> {
+impl TreeObserver<'_> {
     /// Returns what it found; after a directory, the current directory is another one.
     fn visit(&mut self, name: &CStr, path: FsPath) -> Result<Kind, HarnessFault> {
         let stat = match call::statx(libc::AT_FDCWD, name, libc::AT_SYMLINK_NOFOLLOW) {

@@ -3,32 +3,32 @@
 
 use std::sync::Arc;
 
-use fathom_core::{HarnessFault, Op, Outcome, Step, Territory, Tree, Verdict, Violation};
+use fathom_core::{HarnessFault, Op, Outcome, Step, Testbed, Tree, Verdict, Violation};
 use fathom_model::Config;
 
-use crate::duel::{Duel, Look};
-use crate::oracle::{Oracle, Signature};
-use crate::pulse::Pulse;
+use crate::check::call_monitor::CallMonitor;
+use crate::check::oracle::{Oracle, Signature};
+use crate::check::side_by_side::{Inspection, SideBySide};
 
 /// When the trees are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Walk {
+pub enum CompareTrees {
     /// After every operation.
-    Each,
+    AfterEach,
     /// After the last one.
-    Last,
+    AtTheEnd,
 }
 
 /// Executes lists of operations, each from an empty file system.
 pub struct Runner<'a> {
     /// What is tested.
-    pub subject: &'a mut dyn Territory,
+    pub subject: &'a mut dyn Testbed,
     /// How the reference is set up.
     pub reference: &'a Config,
     /// The judge.
     pub oracle: &'a Oracle,
     /// Watches over calls that do not return.
-    pub pulse: Option<Arc<Pulse>>,
+    pub monitor: Option<Arc<CallMonitor>>,
     /// Whether the file system's checker has the last word.
     pub fsck: bool,
 }
@@ -56,12 +56,12 @@ pub struct Trees {
 }
 
 impl Run {
-    fn of(duel: Duel<'_>) -> Run {
-        Run { steps: duel.into_steps(), ..Run::default() }
+    fn of(pair: SideBySide<'_>) -> Run {
+        Run { steps: pair.into_steps(), ..Run::default() }
     }
 
-    fn ended(duel: Duel<'_>, violation: Violation) -> Run {
-        Run { violation: Some(violation), ..Run::of(duel) }
+    fn ended(pair: SideBySide<'_>, violation: Violation) -> Run {
+        Run { violation: Some(violation), ..Run::of(pair) }
     }
 
     /// The signature of the violation, if there is one.
@@ -76,9 +76,9 @@ impl Runner<'_> {
     ///
     /// # Errors
     /// If the harness fails.
-    pub fn run(&mut self, ops: &[Op], walk: Walk) -> Result<Run, HarnessFault> {
+    pub fn run(&mut self, ops: &[Op], compare: CompareTrees) -> Result<Run, HarnessFault> {
         let fsck = self.fsck;
-        finish(self.start()?, ops, walk, fsck)
+        finish(self.start()?, ops, compare, fsck)
     }
 
     /// Runs the operations that come after the disk was what it is; `before` came earlier.
@@ -92,8 +92,8 @@ impl Runner<'_> {
         ops: &[Op],
     ) -> Result<Run, HarnessFault> {
         let fsck = self.fsck;
-        let duel = Duel::start_from(self.subject, self.reference, self.oracle, disk, before)?;
-        finish(duel, ops, Walk::Each, fsck)
+        let pair = SideBySide::start_from(self.subject, self.reference, self.oracle, disk, before)?;
+        finish(pair, ops, CompareTrees::AfterEach, fsck)
     }
 
     /// Runs the operations and looks at the trees around the last one.
@@ -101,19 +101,19 @@ impl Runner<'_> {
     /// # Errors
     /// If the harness fails.
     pub fn trees(&mut self, ops: &[Op]) -> Result<Trees, HarnessFault> {
-        let mut duel = self.start()?;
+        let mut pair = self.start()?;
         let mut before = Tree::default();
         for (index, op) in ops.iter().enumerate() {
             if index + 1 == ops.len() {
-                before = duel.subject_tree()?;
+                before = pair.subject_tree()?;
             }
-            duel.step(op, Look::Answer)?;
+            pair.step(op, Inspection::Answer)?;
         }
-        Ok(Trees { before, expected: duel.expected_tree(), after: duel.subject_tree()? })
+        Ok(Trees { before, expected: pair.expected_tree(), after: pair.subject_tree()? })
     }
 
-    fn start(&mut self) -> Result<Duel<'_>, HarnessFault> {
-        Duel::start(self.subject, self.reference, self.oracle, self.pulse.clone())
+    fn start(&mut self) -> Result<SideBySide<'_>, HarnessFault> {
+        SideBySide::start(self.subject, self.reference, self.oracle, self.monitor.clone())
     }
 
     /// The first step that two runs of the same operations answered differently.
@@ -130,21 +130,26 @@ impl Runner<'_> {
 }
 
 /// Executes the operations until the first violation.
-fn finish(mut duel: Duel<'_>, ops: &[Op], walk: Walk, fsck: bool) -> Result<Run, HarnessFault> {
+fn finish(
+    mut pair: SideBySide<'_>,
+    ops: &[Op],
+    compare: CompareTrees,
+    fsck: bool,
+) -> Result<Run, HarnessFault> {
     for (index, op) in ops.iter().enumerate() {
-        let whole = walk == Walk::Each || index + 1 == ops.len();
-        let judged = duel.step(op, if whole { Look::Whole } else { Look::Answer })?;
+        let whole = compare == CompareTrees::AfterEach || index + 1 == ops.len();
+        let judged = pair.step(op, if whole { Inspection::Whole } else { Inspection::Answer })?;
         match judged.verdict {
             Verdict::Ok => {}
-            Verdict::Violation(violation) => return Ok(Run::ended(duel, violation)),
+            Verdict::Violation(violation) => return Ok(Run::ended(pair, violation)),
             Verdict::Inconclusive(why) => {
-                return Ok(Run { inconclusive: Some(why), ..Run::of(duel) });
+                return Ok(Run { inconclusive: Some(why), ..Run::of(pair) });
             }
             Verdict::HarnessFault(why) => return Err(HarnessFault::new(op.name(), why)),
         }
     }
-    if fsck && let (_, Verdict::Violation(violation)) = duel.fsck()? {
-        return Ok(Run::ended(duel, violation));
+    if fsck && let (_, Verdict::Violation(violation)) = pair.fsck()? {
+        return Ok(Run::ended(pair, violation));
     }
-    Ok(Run::of(duel))
+    Ok(Run::of(pair))
 }

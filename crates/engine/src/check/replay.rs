@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fathom_core::{HarnessFault, Op, Step, Territory, Trace, Violation};
+use fathom_core::{HarnessFault, Op, Step, Testbed, Trace, Violation};
 use serde::Serialize;
 
-use crate::finding::TraceConfig;
-use crate::oracle::{Oracle, Signature};
-use crate::pulse::{Pulse, Watch};
-use crate::run::{Runner, Walk};
+use crate::check::call_monitor::{CallMonitor, HangWatchdog};
+use crate::check::finding::TraceConfig;
+use crate::check::oracle::{Oracle, Signature};
+use crate::check::rerun::{CompareTrees, Runner};
 
 /// What a replay says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -70,16 +70,21 @@ const DEADLINE: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// If the harness fails.
-pub fn replay(subject: &mut dyn Territory, trace: &Trace) -> Result<Replay, HarnessFault> {
+pub fn replay(subject: &mut dyn Testbed, trace: &Trace) -> Result<Replay, HarnessFault> {
     let config = trace_config(trace)?;
     let oracle = Oracle::new(&config.reference, config.times);
     let fsck = config.signature.as_ref().is_some_and(Signature::is_checker);
-    let pulse = Pulse::new();
-    let _watch = Watch::start(Arc::clone(&pulse), DEADLINE, Arc::new(|_, _| {}));
-    let mut runner =
-        Runner { subject, reference: &config.reference, oracle: &oracle, pulse: Some(pulse), fsck };
+    let monitor = CallMonitor::new();
+    let _watch = HangWatchdog::start(Arc::clone(&monitor), DEADLINE, Arc::new(|_, _| {}));
+    let mut runner = Runner {
+        subject,
+        reference: &config.reference,
+        oracle: &oracle,
+        monitor: Some(monitor),
+        fsck,
+    };
     let ops: Vec<Op> = trace.ops().cloned().collect();
-    let run = runner.run(&ops, Walk::Each)?;
+    let run = runner.run(&ops, CompareTrees::AfterEach)?;
     let changed = runner.first_disagreement(&trace.steps, &run.steps).map(|(at, ..)| at);
     let signature = run.signature();
     let same =

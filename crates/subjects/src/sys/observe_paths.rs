@@ -5,23 +5,23 @@
 
 use std::os::fd::AsRawFd;
 
-use fathom_core::{Entry, Errno, FsBytes, FsPath, Glimpse, HarnessFault, Kind};
+use fathom_core::{Entry, Errno, FsBytes, FsPath, HarnessFault, Kind, PathState};
 
 use super::buffer::Buffer;
 use super::guard::{Guard, Last, Refusal};
-use super::look::{Look, OfCall, Stop, View, entry_of, open_quietly};
+use super::observe_entry::{EntryObserver, OfCall, Stop, View, entry_of, open_quietly};
 use super::path::CPath;
 use super::{call, listing};
 
 /// Looks at `paths`, relative to the current directory.
-pub(super) fn glance(
+pub(super) fn observe_paths(
     paths: &[FsPath],
     guard: &Guard,
     view: &View,
     buffer: &mut Buffer,
-) -> Result<Vec<Glimpse>, HarnessFault> {
-    let mut look = Look::new(view, buffer);
-    let mut glimpses = Vec::with_capacity(paths.len());
+) -> Result<Vec<PathState>, HarnessFault> {
+    let mut look = EntryObserver::new(view, buffer);
+    let mut path_states = Vec::with_capacity(paths.len());
     for path in paths {
         let (entry, names) = match guard.within(path, Last::Keep) {
             Ok(c_path) => one(&mut look, &c_path)?,
@@ -29,14 +29,14 @@ pub(super) fn glance(
             Err(Refusal::Escape(_)) => (Some(Entry::broken("openat2", Errno::EXDEV)), None),
             Err(refusal) => return Err(HarnessFault::new(format!("looking at {path}"), refusal)),
         };
-        glimpses.push(Glimpse { path: path.clone(), entry, names });
+        path_states.push(PathState { path: path.clone(), entry, names });
     }
-    Ok(glimpses)
+    Ok(path_states)
 }
 
 type Seen = (Option<Entry>, Option<Vec<FsBytes>>);
 
-fn one(look: &mut Look<'_>, path: &CPath) -> Result<Seen, HarnessFault> {
+fn one(look: &mut EntryObserver<'_>, path: &CPath) -> Result<Seen, HarnessFault> {
     let stat = match call::statx(libc::AT_FDCWD, path.c(), libc::AT_SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
         Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok((None, None)),
@@ -56,7 +56,7 @@ fn one(look: &mut Look<'_>, path: &CPath) -> Result<Seen, HarnessFault> {
     Ok((Some(entry), names))
 }
 
-fn list(look: &mut Look<'_>, path: &CPath, names: &mut Vec<FsBytes>) -> Result<(), Stop> {
+fn list(look: &mut EntryObserver<'_>, path: &CPath, names: &mut Vec<FsBytes>) -> Result<(), Stop> {
     let dir = open_quietly(path.c(), libc::O_DIRECTORY).of("open")?;
     let view = look.view;
     let listed = listing::for_each(dir.as_raw_fd(), look.buffer, |name, _| {

@@ -5,7 +5,7 @@ use crate::choice::Choices;
 
 /// What is due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Due {
+pub(super) struct Maintenance {
     /// Unmount and mount.
     pub(super) remount: bool,
     /// And let the checker look in between.
@@ -14,7 +14,7 @@ pub(super) struct Due {
 
 /// Decides when.
 #[derive(Clone, Debug)]
-pub(super) struct Upkeep {
+pub(super) struct MaintenanceSchedule {
     remounts: Remounts,
     fsck_every: Option<u64>,
     choices: Choices,
@@ -22,15 +22,15 @@ pub(super) struct Upkeep {
     since_fsck: u64,
 }
 
-impl Upkeep {
-    /// `possible`: every player can be remounted.
-    pub(super) fn new(explore: &Exploration, possible: bool, seed: u64) -> Upkeep {
+impl MaintenanceSchedule {
+    /// `possible`: every participant can be remounted.
+    pub(super) fn new(explore: &Exploration, possible: bool, seed: u64) -> MaintenanceSchedule {
         let default = match explore.strategy {
             Strategy::Walk => Remounts::Never,
             Strategy::Tour | Strategy::Dfs => Remounts::Every(REMOUNT_EVERY),
         };
         let remounts = explore.remounts.unwrap_or(default);
-        Upkeep {
+        MaintenanceSchedule {
             remounts: if possible { remounts } else { Remounts::Never },
             fsck_every: explore.fsck_every.filter(|_| possible),
             choices: Choices::new(seed),
@@ -40,7 +40,7 @@ impl Upkeep {
     }
 
     /// What is due after `ops` more operations, which complete a meta-operation.
-    pub(super) fn after(&mut self, ops: u64) -> Due {
+    pub(super) fn after(&mut self, ops: u64) -> Maintenance {
         self.since_remount += ops;
         self.since_fsck += ops;
         let fsck = self.fsck_every.is_some_and(|every| self.since_fsck >= every);
@@ -59,7 +59,7 @@ impl Upkeep {
         if remount {
             self.since_remount = 0;
         }
-        Due { remount, fsck }
+        Maintenance { remount, fsck }
     }
 }
 
@@ -70,10 +70,10 @@ mod tests {
     fn count(remounts: Remounts, fsck_every: Option<u64>, possible: bool) -> (u32, u32) {
         let explore =
             Exploration { remounts: Some(remounts), fsck_every, ..Exploration::default() };
-        let mut upkeep = Upkeep::new(&explore, possible, 1);
+        let mut maintenance = MaintenanceSchedule::new(&explore, possible, 1);
         let mut counts = (0, 0);
         for _ in 0..1000 {
-            let due = upkeep.after(2);
+            let due = maintenance.after(2);
             counts.0 += u32::from(due.remount);
             counts.1 += u32::from(due.fsck);
         }

@@ -4,13 +4,13 @@ use std::hint::spin_loop;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Looks at the clock of the meeting before going to sleep: some 30 µs, a little longer than it
+/// Looks at the clock of the barrier before going to sleep: some 30 µs, a little longer than it
 /// takes to wake a thread.
 const SPINS: u32 = 700;
 
 /// A barrier for phases that are often shorter than falling asleep and waking up
 /// ([`std::sync::Barrier`] always sleeps).
-pub(super) struct Meeting {
+pub(super) struct SpinBarrier {
     threads: usize,
     arrived: AtomicUsize,
     /// How many times all have met.
@@ -19,10 +19,10 @@ pub(super) struct Meeting {
     awake: Condvar,
 }
 
-impl Meeting {
-    /// A meeting of so many threads.
-    pub(super) fn new(threads: usize) -> Meeting {
-        Meeting {
+impl SpinBarrier {
+    /// A barrier of so many threads.
+    pub(super) fn new(threads: usize) -> SpinBarrier {
+        SpinBarrier {
             threads,
             arrived: AtomicUsize::new(0),
             met: AtomicUsize::new(0),
@@ -65,11 +65,11 @@ mod tests {
     #[test]
     fn nobody_leaves_before_all_have_come() {
         for threads in [1, 2, 5] {
-            let (meeting, rounds) = (Meeting::new(threads), 2000);
+            let (barrier, rounds) = (SpinBarrier::new(threads), 2000);
             let counts: Vec<AtomicUsize> = (0..rounds).map(|_| AtomicUsize::new(0)).collect();
             std::thread::scope(|scope| {
                 for thread in 0..threads {
-                    let (meeting, counts) = (&meeting, &counts);
+                    let (barrier, counts) = (&barrier, &counts);
                     scope.spawn(move || {
                         for (round, count) in counts.iter().enumerate() {
                             if round % 400 == thread {
@@ -77,7 +77,7 @@ mod tests {
                                 std::thread::sleep(Duration::from_millis(3));
                             }
                             count.fetch_add(1, Ordering::Relaxed);
-                            meeting.wait();
+                            barrier.wait();
                             assert_eq!(count.load(Ordering::Relaxed), threads);
                         }
                     });

@@ -4,22 +4,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use fathom_core::{
-    Digest, Errno, HarnessFault, Op, Outcome, Payload, Saved, Step, Territory, Tree, Verdict,
-    Violation, Way,
+    Digest, Errno, HarnessFault, Op, Outcome, Payload, RestoreMethod, Saved, Step, Testbed, Tree,
+    Verdict, Violation,
 };
 use fathom_model::{Config, Model};
 
-use crate::oracle::space::{Baseline, Instead, ran_out, takes_space};
-use crate::oracle::{Oracle, touched};
-use crate::pulse::Pulse;
-use crate::run::Runner;
+use crate::check::call_monitor::CallMonitor;
+use crate::check::oracle::space::{Baseline, Instead, ran_out, takes_space};
+use crate::check::oracle::{Oracle, touched};
+use crate::check::rerun::Runner;
 
 /// The kernel's log is read after so many operations, and whenever the whole tree is compared.
 const LISTEN_EVERY: usize = 32;
 
 /// How closely the subject is looked at after an operation. The answer is always compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum Inspection {
     /// Not at all.
     Answer,
     /// What the operation named.
@@ -29,12 +29,12 @@ pub enum Look {
 }
 
 /// A subject and the reference, having executed the same operations.
-pub struct Duel<'a> {
-    subject: &'a mut dyn Territory,
+pub struct SideBySide<'a> {
+    subject: &'a mut dyn Testbed,
     model: Model,
     reference: Config,
     oracle: Oracle,
-    pulse: Option<Arc<Pulse>>,
+    monitor: Option<Arc<CallMonitor>>,
     /// What both said of their space when they were empty.
     space: Option<Baseline>,
     steps: Vec<Step>,
@@ -42,13 +42,13 @@ pub struct Duel<'a> {
 
 /// What one operation gave.
 #[derive(Clone, Debug)]
-pub struct Judged {
+pub struct StepJudgement {
     /// The answer of the subject.
     pub found: Outcome,
     /// The answer of the reference.
     pub expected: Outcome,
     /// Whether the whole tree was compared.
-    pub walked: bool,
+    pub tree_compared: bool,
     /// The judgement.
     pub verdict: Verdict,
 }
@@ -62,23 +62,30 @@ pub struct Bookmark {
     steps: usize,
 }
 
-impl<'a> Duel<'a> {
-    /// Starts with an empty subject and an empty reference; `pulse` is told what is being done.
+impl<'a> SideBySide<'a> {
+    /// Starts with an empty subject and an empty reference; `monitor` is told what is being done.
     ///
     /// # Errors
     /// If the subject cannot be reset or the reference cannot be made.
     pub fn start(
-        subject: &'a mut dyn Territory,
+        subject: &'a mut dyn Testbed,
         reference: &Config,
         oracle: &Oracle,
-        pulse: Option<Arc<Pulse>>,
-    ) -> Result<Duel<'a>, HarnessFault> {
+        monitor: Option<Arc<CallMonitor>>,
+    ) -> Result<SideBySide<'a>, HarnessFault> {
         let (oracle, reference) = (oracle.clone(), reference.clone());
         let model = new_model(&reference)?;
-        let mut duel =
-            Duel { subject, model, reference, oracle, pulse, space: None, steps: Vec::new() };
-        duel.restart()?;
-        Ok(duel)
+        let mut pair = SideBySide {
+            subject,
+            model,
+            reference,
+            oracle,
+            monitor,
+            space: None,
+            steps: Vec::new(),
+        };
+        pair.restart()?;
+        Ok(pair)
     }
 
     /// Starts with the disk that was there after `ops`, when nothing was open.
@@ -86,19 +93,19 @@ impl<'a> Duel<'a> {
     /// # Errors
     /// If the subject cannot take the disk over.
     pub fn start_from(
-        subject: &'a mut dyn Territory,
+        subject: &'a mut dyn Testbed,
         reference: &Config,
         oracle: &Oracle,
         disk: &[u8],
         ops: &[Op],
-    ) -> Result<Duel<'a>, HarnessFault> {
-        let mut duel = Duel::start(subject, reference, oracle, None)?;
-        let saved = duel.subject.adopt(disk)?;
-        duel.subject.restore(saved)?;
+    ) -> Result<SideBySide<'a>, HarnessFault> {
+        let mut pair = SideBySide::start(subject, reference, oracle, None)?;
+        let saved = pair.subject.adopt(disk)?;
+        pair.subject.restore(saved)?;
         for op in ops {
-            duel.model.execute(op);
+            pair.model.execute(op);
         }
-        Ok(duel)
+        Ok(pair)
     }
 
     /// Starts again with both sides empty.
@@ -110,26 +117,26 @@ impl<'a> Duel<'a> {
         self.subject.reset()?;
         self.model = new_model(&self.reference)?;
         self.space = Baseline::of(self.subject, &self.model, self.oracle.quirks())?;
-        if let Some(pulse) = &self.pulse {
-            pulse.restart(self.subject.rescue());
+        if let Some(monitor) = &self.monitor {
+            monitor.restart(self.subject.unblock());
         }
         Ok(())
     }
 
-    /// Runs other operations on the same subject, from an empty file system. This duel must start
+    /// Runs other operations on the same subject, from an empty file system. This pair must start
     /// again afterwards.
     pub fn runner(&mut self, fsck: bool) -> Runner<'_> {
         Runner {
             subject: self.subject,
             reference: &self.reference,
             oracle: &self.oracle,
-            pulse: self.pulse.clone(),
+            monitor: self.monitor.clone(),
             fsck,
         }
     }
 
     /// The subject.
-    pub fn subject(&mut self) -> &mut dyn Territory {
+    pub fn subject(&mut self) -> &mut dyn Testbed {
         self.subject
     }
 
@@ -153,25 +160,25 @@ impl<'a> Duel<'a> {
     ///
     /// # Errors
     /// If the harness of the subject fails or panics.
-    pub fn step(&mut self, op: &Op, look: Look) -> Result<Judged, HarnessFault> {
+    pub fn step(&mut self, op: &Op, look: Inspection) -> Result<StepJudgement, HarnessFault> {
         if let Some(why) = self.model.unspecified(op) {
             let nothing = Outcome::ok(0);
             let verdict = Verdict::Inconclusive(format!("{op}: {why}"));
-            return Ok(Judged {
+            return Ok(StepJudgement {
                 expected: nothing.clone(),
                 found: nothing,
-                walked: false,
+                tree_compared: false,
                 verdict,
             });
         }
         let tree = self.model.digest();
         let before = takes_space(op).then(|| self.model.clone());
         let mut expected = self.model.execute(op);
-        if let Some(pulse) = &self.pulse {
-            pulse.begin(op);
+        if let Some(monitor) = &self.monitor {
+            monitor.begin(op);
         }
         let found = guarded(op.name(), || self.subject.apply(op));
-        if let Some(seconds) = self.pulse.as_ref().and_then(|pulse| pulse.end()) {
+        if let Some(seconds) = self.monitor.as_ref().and_then(|monitor| monitor.end()) {
             return Ok(self.hung(op, expected, seconds));
         }
         let found = found?;
@@ -182,30 +189,30 @@ impl<'a> Duel<'a> {
         let mut seen = None;
         if verdict == Verdict::Ok {
             let changed = tree != self.model.digest();
-            if let Some(pulse) = &self.pulse {
-                pulse.begin_looking();
+            if let Some(monitor) = &self.monitor {
+                monitor.begin_looking();
             }
             let looked = self.look(op, look, changed);
-            if let Some(seconds) = self.pulse.as_ref().and_then(|pulse| pulse.end()) {
+            if let Some(seconds) = self.monitor.as_ref().and_then(|monitor| monitor.end()) {
                 return Ok(self.hung(op, expected, seconds));
             }
             (verdict, seen) = looked?;
         }
-        let listens = look == Look::Whole || self.steps.len().is_multiple_of(LISTEN_EVERY);
+        let listens = look == Inspection::Whole || self.steps.len().is_multiple_of(LISTEN_EVERY);
         if verdict == Verdict::Ok && listens {
             verdict = self.listen()?;
         }
         self.record(op, &expected, &found, seen);
-        Ok(Judged { expected, found, walked: seen.is_some(), verdict })
+        Ok(StepJudgement { expected, found, tree_compared: seen.is_some(), verdict })
     }
 
     /// The operation, or looking at what it did, had to be ended from outside; what came back then
     /// says nothing.
-    fn hung(&mut self, op: &Op, expected: Outcome, seconds: u64) -> Judged {
+    fn hung(&mut self, op: &Op, expected: Outcome, seconds: u64) -> StepJudgement {
         let found = Outcome::err(Errno::ETIME);
         self.record(op, &expected, &found, None);
         let verdict = Verdict::Violation(Violation::Hang { seconds });
-        Judged { expected, found, walked: false, verdict }
+        StepJudgement { expected, found, tree_compared: false, verdict }
     }
 
     /// Where the subject rightly did less than the reference, the reference does the same.
@@ -245,20 +252,21 @@ impl<'a> Duel<'a> {
     fn look(
         &mut self,
         op: &Op,
-        look: Look,
+        look: Inspection,
         changed: bool,
     ) -> Result<(Verdict, Option<Digest>), HarnessFault> {
         match look {
-            Look::Answer => Ok((Verdict::Ok, None)),
-            Look::Touched => {
+            Inspection::Answer => Ok((Verdict::Ok, None)),
+            Inspection::Touched => {
                 let paths = touched(op, &self.model, changed);
                 if paths.is_empty() {
                     return Ok((Verdict::Ok, None));
                 }
-                let seen = guarded("looking at what was touched", || self.subject.glance(&paths))?;
-                Ok((self.oracle.glimpses(&self.model, &seen), None))
+                let seen =
+                    guarded("looking at what was touched", || self.subject.observe_paths(&paths))?;
+                Ok((self.oracle.path_states(&self.model, &seen), None))
             }
-            Look::Whole => {
+            Inspection::Whole => {
                 let tree = self.subject_tree()?;
                 Ok((self.oracle.tree(&self.model, &tree), Some(tree.digest())))
             }
@@ -311,8 +319,8 @@ impl<'a> Duel<'a> {
     ///
     /// # Errors
     /// If the subject cannot save it.
-    pub fn save(&mut self, way: Option<Way>) -> Result<Bookmark, HarnessFault> {
-        let saved = way.map(|way| self.subject.save(way)).transpose()?;
+    pub fn save(&mut self, method: Option<RestoreMethod>) -> Result<Bookmark, HarnessFault> {
+        let saved = method.map(|method| self.subject.save(method)).transpose()?;
         Ok(Bookmark { saved, model: self.model.clone(), steps: self.steps.len() })
     }
 
@@ -334,8 +342,8 @@ impl<'a> Duel<'a> {
         }
         self.model = mark.model.clone();
         self.steps = steps;
-        if let Some(pulse) = &self.pulse {
-            pulse.resume(&self.steps, self.subject.rescue());
+        if let Some(monitor) = &self.monitor {
+            monitor.resume(&self.steps, self.subject.unblock());
         }
         Ok(())
     }
@@ -352,11 +360,11 @@ impl<'a> Duel<'a> {
     /// # Errors
     /// If the harness of the subject fails or panics.
     pub fn walk(&mut self) -> Result<Verdict, HarnessFault> {
-        if let Some(pulse) = &self.pulse {
-            pulse.begin_looking();
+        if let Some(monitor) = &self.monitor {
+            monitor.begin_looking();
         }
         let tree = self.subject_tree();
-        if let Some(seconds) = self.pulse.as_ref().and_then(|pulse| pulse.end()) {
+        if let Some(seconds) = self.monitor.as_ref().and_then(|monitor| monitor.end()) {
             return Ok(Verdict::Violation(Violation::Hang { seconds }));
         }
         Ok(self.oracle.tree(&self.model, &tree?))

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fathom_core::{Digest, Errno, Op, Outcome};
 use serde::Serialize;
 
-use crate::goals::GOALS;
+use crate::check::goals::GOALS;
 
 /// Counts of a campaign.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +14,7 @@ pub struct Stats {
     /// Operations executed on both sides and compared.
     pub ops: u64,
     /// Whole trees compared.
-    pub walks: u64,
+    pub trees_compared: u64,
     /// Times the file system was mounted again by an operation.
     pub remounts: u64,
     /// Fresh file systems.
@@ -29,7 +29,7 @@ pub struct Stats {
     pub depth: u32,
     /// Times the file system was taken back to an earlier state, the empty one included.
     pub restores: u64,
-    /// Times a tour walked to a state with something untried.
+    /// Times a tour tree_compared to a state with something untried.
     pub routes: u64,
     /// Times a tour removed everything.
     pub sweeps: u64,

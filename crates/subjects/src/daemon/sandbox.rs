@@ -1,4 +1,4 @@
-//! [`Room`]: where a daemon lives, so that nothing of it can get out or stay behind.
+//! [`DaemonSandbox`]: where a daemon lives, so that nothing of it can get out or stay behind.
 //!
 //! The daemon runs in a process namespace of its own, whose first process ends with us: then the
 //! kernel ends every process in it (pid_namespaces(7)), also those that daemonised. Mount point and
@@ -31,12 +31,12 @@ const START_WITHIN: Duration = Duration::from_secs(20);
 /// How long it may take to end after it was unmounted.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 
-/// Exit code of our own first process if the room could not be made; what a shell uses for "cannot
+/// Exit code of our own first process if the sandbox could not be made; what a shell uses for "cannot
 /// execute" is the nearest.
 const NO_ROOM: i32 = 126;
 
 /// See the module documentation.
-pub(super) struct Room {
+pub(super) struct DaemonSandbox {
     place: &'static str,
     /// What is executed by a shell, with our directories in it.
     command: CString,
@@ -55,10 +55,10 @@ struct First {
     _alive: OwnedFd,
 }
 
-impl Room {
-    /// A room for `command`, in which `{mnt}` is the mount point (added at the end if it is not
+impl DaemonSandbox {
+    /// A sandbox for `command`, in which `{mnt}` is the mount point (added at the end if it is not
     /// there) and `{state}` a directory that survives restarts.
-    pub(super) fn new(command: &str) -> Result<Room, SubjectError> {
+    pub(super) fn new(command: &str) -> Result<DaemonSandbox, SubjectError> {
         let is_usable =
             |place: &&&str| std::path::Path::new(place).is_dir() && !command.contains(**place);
         let place = PLACES.iter().find(is_usable).ok_or_else(|| {
@@ -73,7 +73,7 @@ impl Room {
         let whole = whole.replace("{state}", &format!("{place}/state"));
         let command = CString::new(whole)
             .map_err(|_| SubjectError::Daemon("the command contains a NUL byte".to_owned()))?;
-        Ok(Room { place, command, mounts: None, first: Arc::default() })
+        Ok(DaemonSandbox { place, command, mounts: None, first: Arc::default() })
     }
 
     /// Starts the daemon and waits until it has mounted; returns the root of its file system.
@@ -147,7 +147,7 @@ impl Room {
         })
     }
 
-    /// What is mounted at the mount point, seen through the eyes of a process of the room.
+    /// What is mounted at the mount point, seen through the eyes of a process of the sandbox.
     fn mounted_root(&self, process: libc::pid_t) -> Option<OwnedFd> {
         let above = format!("/proc/{process}/root{}", self.place);
         mounted_root(&PathBuf::from(format!("{above}/mnt")), &above)
@@ -220,7 +220,7 @@ impl Room {
         let output = File::from(memfd_create("fathom-output", MemfdFlags::CLOEXEC)?);
         let null = openat(CWD, "/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         let (gone, alive) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-        let birth = Birth {
+        let first = FirstProcess {
             place: CString::new(self.place)?,
             mount_point: CString::new(format!("{}/mnt", self.place))?,
             state: CString::new(format!("{}/state", self.place))?,
@@ -231,14 +231,14 @@ impl Room {
             gone: gone.as_raw_fd(),
         };
         // SAFETY: without CLONE_VM the child has a copy of our memory, as after fork(2); it only
-        // makes async-signal-safe calls on what was prepared in `birth`, and never returns.
+        // makes async-signal-safe calls on what was prepared in `first`, and never returns.
         let process = unsafe {
             let flags = libc::CLONE_NEWPID | libc::SIGCHLD;
             libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) as libc::pid_t
         };
         match process {
             -1 => Err(io::Error::last_os_error()),
-            0 => birth.live(),
+            0 => first.live(),
             process => {
                 let pid = rustix::process::Pid::from_raw(process).expect("a child has a number");
                 let handle = pidfd_open(pid, PidfdFlags::empty())?;
@@ -248,7 +248,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for DaemonSandbox {
     fn drop(&mut self) {
         self.kill();
     }
@@ -279,7 +279,7 @@ fn mounted_root(path: &std::path::Path, above: &str) -> Option<OwnedFd> {
 }
 
 /// What the first process needs, all of it allocated before it is born.
-struct Birth {
+struct FirstProcess {
     place: CString,
     mount_point: CString,
     state: CString,
@@ -291,8 +291,8 @@ struct Birth {
     gone: RawFd,
 }
 
-impl Birth {
-    /// The life of the first process: makes the room, starts the daemon, and waits for all its
+impl FirstProcess {
+    /// The life of the first process: makes the sandbox, starts the daemon, and waits for all its
     /// processes. SIGTERM asks it to unmount.
     fn live(&self) -> ! {
         // SAFETY: only async-signal-safe functions (signal-safety(7)) and plain system calls, on
@@ -306,7 +306,7 @@ impl Birth {
                 libc::_exit(NO_ROOM); // we were killed before the signal was asked for
             }
             libc::setsid();
-            libc::prctl(libc::PR_SET_NAME, c"fathom-room".as_ptr());
+            libc::prctl(libc::PR_SET_NAME, c"fathom-sandbox".as_ptr());
             libc::dup2(self.null, 0);
             libc::dup2(self.output, 1);
             libc::dup2(self.output, 2);

@@ -1,7 +1,7 @@
 //! Notices a call that does not return.
 //!
-//! The thread that executes operations tells its [`Pulse`] when one begins and ends; a [`Watch`] on
-//! another thread looks at it. A call that is overdue is ended by the subject's [`Rescue`] (a daemon
+//! The thread that executes operations tells its [`CallMonitor`] when one begins and ends; a [`HangWatchdog`] on
+//! another thread looks at it. A call that is overdue is ended by the subject's [`Unblock`] (a daemon
 //! is killed); one that does not return even then has the process in its hands, and the last thing
 //! that can be done is to tell what was executed and to exit.
 
@@ -9,13 +9,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fathom_core::{Op, Rescue, Step};
+use fathom_core::{Op, Step, Unblock};
 
-/// Told which operations began and which is running, when no answer comes even after the rescue.
-pub type LastWords = Arc<dyn Fn(&[Op], Duration) + Send + Sync>;
+/// ExplainedSystem which operations began and which is running, when no answer comes even after the unblock.
+pub type OnStuck = Arc<dyn Fn(&[Op], Duration) + Send + Sync>;
 
 /// What the executing thread does.
-pub struct Pulse {
+pub struct CallMonitor {
     state: Mutex<State>,
 }
 
@@ -24,29 +24,29 @@ struct State {
     /// Since the file system was empty; the last one may be running.
     ops: Vec<Op>,
     running: Option<Instant>,
-    /// When the rescue was called for the running operation, and how late that was.
+    /// When the unblock was called for the running operation, and how late that was.
     rescued: Option<Duration>,
-    rescue: Option<Rescue>,
+    unblock: Option<Unblock>,
 }
 
-impl Pulse {
+impl CallMonitor {
     /// Nothing executed yet.
-    pub fn new() -> Arc<Pulse> {
-        Arc::new(Pulse { state: Mutex::new(State::default()) })
+    pub fn new() -> Arc<CallMonitor> {
+        Arc::new(CallMonitor { state: Mutex::new(State::default()) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    pub(crate) fn restart(&self, rescue: Option<Rescue>) {
-        *self.state() = State { rescue, ..State::default() };
+    pub(crate) fn restart(&self, unblock: Option<Unblock>) {
+        *self.state() = State { unblock, ..State::default() };
     }
 
-    pub(crate) fn resume(&self, steps: &[Step], rescue: Option<Rescue>) {
+    pub(crate) fn resume(&self, steps: &[Step], unblock: Option<Unblock>) {
         let mut state = self.state();
         state.ops.truncate(steps.len());
-        state.rescue = rescue;
+        state.unblock = unblock;
     }
 
     /// An operation begins.
@@ -69,22 +69,22 @@ impl Pulse {
     }
 }
 
-/// Watches a pulse until it is dropped.
-pub struct Watch {
+/// Watches a monitor until it is dropped.
+pub struct HangWatchdog {
     stop: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Watch {
-    /// An operation may take `deadline`; after a second one without an answer, `last_words`.
-    pub fn start(pulse: Arc<Pulse>, deadline: Duration, last_words: LastWords) -> Watch {
+impl HangWatchdog {
+    /// An operation may take `deadline`; after a second one without an answer, `on_stuck`.
+    pub fn start(monitor: Arc<CallMonitor>, deadline: Duration, on_stuck: OnStuck) -> HangWatchdog {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let told = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             let (stopped, bell) = &*told;
             let mut guard = stopped.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             while !*guard {
-                look(&pulse, deadline, &last_words);
+                look(&monitor, deadline, &on_stuck);
                 let pause = (deadline / 8).clamp(Duration::from_millis(10), Duration::from_secs(1));
                 guard = bell
                     .wait_timeout(guard, pause)
@@ -92,26 +92,26 @@ impl Watch {
                     .0;
             }
         });
-        Watch { stop, thread: Some(thread) }
+        HangWatchdog { stop, thread: Some(thread) }
     }
 }
 
-fn look(pulse: &Pulse, deadline: Duration, last_words: &LastWords) {
-    let mut state = pulse.state();
+fn look(monitor: &CallMonitor, deadline: Duration, on_stuck: &OnStuck) {
+    let mut state = monitor.state();
     let Some(late) = state.running.map(|since| since.elapsed()) else { return };
     if late >= deadline && state.rescued.is_none() {
         state.rescued = Some(late);
-        if let Some(rescue) = &state.rescue {
-            rescue();
+        if let Some(unblock) = &state.unblock {
+            unblock();
         }
     } else if late >= deadline * 2 {
         let ops = state.ops.clone();
         drop(state);
-        last_words(&ops, late);
+        on_stuck(&ops, late);
     }
 }
 
-impl Drop for Watch {
+impl Drop for HangWatchdog {
     fn drop(&mut self) {
         *self.stop.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = true;
         self.stop.1.notify_all();

@@ -1,10 +1,10 @@
 //! What is wrong with a subject: verified, shrunk, told and recorded.
 
-mod flatten;
 pub mod images;
 pub mod investigate;
 mod rebuild;
 pub mod record;
+mod shorten_paths;
 pub mod shrink;
 mod smaller;
 mod story;
@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 pub use images::{Disk, Disks};
 pub use record::{RecordError, Recorded, Stored};
 
-use crate::oracle::Signature;
-use crate::run::Trees;
+use crate::check::oracle::Signature;
+use crate::check::rerun::Trees;
 
 /// Domain of the digest that names a finding.
 const DOMAIN_FINDING: u64 = 16;

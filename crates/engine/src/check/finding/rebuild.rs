@@ -28,7 +28,7 @@ pub(super) fn rebuilt(reference: &Config, ops: &[Op]) -> Option<Vec<Op>> {
     }
     // Modes and owners last, the deepest first: nothing is in the way of making the rest.
     for (path, entry) in tree.entries.iter().rev().filter(|(_, entry)| entry.same_as.is_none()) {
-        out.extend(dress(path, entry));
+        out.extend(attribute_ops(path, entry));
     }
     let is_umask = |op: &&Op| matches!(op, Op::Umask { .. });
     let umask = history.iter().rev().find(is_umask).cloned();
@@ -73,7 +73,7 @@ fn make_file(path: FsPath, size: u64) -> Vec<Op> {
 }
 
 /// Attributes, owner and mode, in this order: each may be lost by the one before.
-fn dress(path: &FsPath, entry: &Entry) -> Vec<Op> {
+fn attribute_ops(path: &FsPath, entry: &Entry) -> Vec<Op> {
     let link = || Target::Link(path.clone());
     let value = Pattern { seed: 1, len: 1 };
     let flags = XattrFlags::empty();
