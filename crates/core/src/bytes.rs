@@ -19,7 +19,7 @@ pub struct FsBytes(Arc<[u8]>);
 pub type FsPath = FsBytes;
 
 impl FsBytes {
-    /// No bytes; takes no memory.
+    /// The empty byte string, which takes no memory.
     pub fn empty() -> FsBytes {
         FsBytes(Arc::default())
     }
@@ -29,7 +29,7 @@ impl FsBytes {
         &self.0
     }
 
-    /// `dir/name`, or just `name` if `dir` is the root `.`.
+    /// Joins two paths: `dir/name`, or just `name` if `dir` is the root `.`.
     pub fn join(&self, name: &[u8]) -> FsPath {
         if self.as_bytes() == b"." {
             return FsBytes::from(name);

@@ -1,4 +1,4 @@
-//! Hashes. Three uses, three rules:
+//! Hashes, for three uses with three rules:
 //!
 //! * [`Digest`]: 128 bits, identifies trees and states. Sums of independent terms, so that a change
 //!   costs only the terms it touches (see [`crate::tree`] for the terms).

@@ -37,7 +37,7 @@ impl Errno {
         NAMES.iter().find(|(_, value)| *value == self.0).map(|(name, _)| *name)
     }
 
-    /// Every error that has a name here, with it.
+    /// Lists every error that has a name here, with its name.
     pub fn all() -> impl Iterator<Item = (&'static str, Errno)> {
         NAMES.iter().map(|(name, value)| (*name, Errno(*value)))
     }

@@ -46,7 +46,8 @@ macro_rules! flags {
 }
 
 flags! {
-    /// `open(2)` flags. `O_RDONLY` is the absence of the other access modes: see [`OpenFlags::access`].
+    /// Flags of `open(2)`. `O_RDONLY` is the absence of the other access modes: see
+    /// [`OpenFlags::access`].
     OpenFlags {
         O_WRONLY = 0o1; O_RDWR = 0o2; O_CREAT = 0o100; O_EXCL = 0o200; O_NOCTTY = 0o400;
         O_TRUNC = 0o1000; O_APPEND = 0o2000; O_NONBLOCK = 0o4000; O_DSYNC = 0o10000;
@@ -62,11 +63,11 @@ flags! {
 /// The access mode of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// `O_RDONLY`
+    /// Reading only: `O_RDONLY`.
     Read,
-    /// `O_WRONLY`
+    /// Writing only: `O_WRONLY`.
     Write,
-    /// `O_RDWR`
+    /// Reading and writing: `O_RDWR`.
     ReadWrite,
     /// Both bits set: Linux opens it for ioctl only and checks for read and write permission.
     Neither,
@@ -110,12 +111,12 @@ impl OpenFlags {
 }
 
 flags! {
-    /// `renameat2(2)` flags.
+    /// Flags of `renameat2(2)`.
     RenameFlags { RENAME_NOREPLACE = 1; RENAME_EXCHANGE = 2; RENAME_WHITEOUT = 4; }
 }
 
 flags! {
-    /// `fallocate(2)` modes.
+    /// Modes of `fallocate(2)`.
     FallocateMode {
         FALLOC_FL_KEEP_SIZE = 1; FALLOC_FL_PUNCH_HOLE = 2; FALLOC_FL_NO_HIDE_STALE = 4;
         FALLOC_FL_COLLAPSE_RANGE = 8; FALLOC_FL_ZERO_RANGE = 16; FALLOC_FL_INSERT_RANGE = 32;
@@ -124,28 +125,28 @@ flags! {
 }
 
 flags! {
-    /// `setxattr(2)` flags.
+    /// Flags of `setxattr(2)`.
     XattrFlags { XATTR_CREATE = 1; XATTR_REPLACE = 2; }
 }
 
 flags! {
-    /// `access(2)` modes; `F_OK` is empty.
+    /// Modes of `access(2)`; `F_OK` is empty.
     AccessMode { X_OK = 1; W_OK = 2; R_OK = 4; }
 }
 
 flags! {
-    /// `msync(2)` flags.
+    /// Flags of `msync(2)`.
     MsyncFlags { MS_ASYNC = 1; MS_INVALIDATE = 2; MS_SYNC = 4; }
 }
 
 flags! {
-    /// `sync_file_range(2)` flags.
+    /// Flags of `sync_file_range(2)`.
     SyncRangeFlags {
         SYNC_FILE_RANGE_WAIT_BEFORE = 1; SYNC_FILE_RANGE_WRITE = 2; SYNC_FILE_RANGE_WAIT_AFTER = 4;
     }
 }
 
-/// `lseek(2)` whence.
+/// The start from which `lseek(2)` counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "lseek(2) documents each")]
 pub enum Whence {

@@ -12,14 +12,14 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 /// `len` bytes generated from `seed`; the offset is counted from the start of the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Pattern {
-    /// Where the sequence starts.
+    /// The start of the sequence.
     pub seed: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub len: u64,
 }
 
 impl Pattern {
-    /// The bytes, written over `buffer` (which is resized to fit).
+    /// Writes the bytes over `buffer` (which is resized to fit).
     pub fn fill(&self, buffer: &mut Vec<u8>) {
         let len = usize::try_from(self.len).expect("a pattern fits in memory");
         buffer.clear();
@@ -40,7 +40,7 @@ impl Pattern {
     }
 }
 
-/// Word number `index` of the pattern of `seed`.
+/// Computes word number `index` of the pattern of `seed`.
 pub fn word(seed: u64, index: u64) -> u64 {
     let mut z = seed.wrapping_add(index.wrapping_mul(GOLDEN));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,21 +1,21 @@
-//! Amounts in sixteen bits: the power of two, and whether the amount is next to one.
+//! Codes amounts in sixteen bits: the power of two, and whether the amount is next to one.
 //!
 //! Whoever counts many calls counts them by the classes of their arguments, not by their values. The
 //! code keeps what every partition of an amount needs, so that [`representative`] gives a number of
 //! exactly the same partitions. `encode_amount` in the BPF programs of the crate `trace` is the same
 //! function in C.
 
-/// Below zero.
+/// The code of every amount below zero.
 pub const NEGATIVE: u16 = 0x8000;
 
-/// Exactly 2ᵏ.
+/// Mark of an amount that is exactly 2ᵏ.
 const AT: u16 = 1 << 8;
-/// 2ᵏ + 1.
+/// Mark of an amount that is 2ᵏ + 1.
 const AFTER: u16 = 2 << 8;
-/// 2ᵏ⁺¹ − 1.
+/// Mark of an amount that is 2ᵏ⁺¹ − 1.
 const BEFORE: u16 = 3 << 8;
 
-/// The code of an amount: 0 for 0, else k + 1 for [2ᵏ, 2ᵏ⁺¹) and how it lies there.
+/// Codes an amount: 0 for 0, else k + 1 for [2ᵏ, 2ᵏ⁺¹) and how it lies there.
 pub fn encode(value: u64) -> u16 {
     if value == 0 {
         return 0;
@@ -34,7 +34,7 @@ pub fn encode(value: u64) -> u16 {
     near | (power + 1)
 }
 
-/// The code of an amount that can be negative.
+/// Codes an amount that can be negative.
 pub fn encode_signed(value: i64) -> u16 {
     u64::try_from(value).map_or(NEGATIVE, encode)
 }

@@ -1,4 +1,4 @@
-//! [`Coverage`]: how often each partition was exercised, and which never.
+//! [`Coverage`]: counts how often each partition was exercised, and finds those that never were.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{Hit, Partition, Place, op};
 use crate::op::Op;
 use crate::outcome::Outcome;
 
-/// Counts of partitions.
+/// Counts of exercised partitions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     granularity: Granularity,
@@ -17,17 +17,17 @@ pub struct Coverage {
     pairs: BTreeMap<Pair, u64>,
 }
 
-/// How much of a call was exercised.
+/// Exercised and existing partitions of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Partitions that were exercised.
+    /// Number of partitions that were exercised.
     pub hit: usize,
-    /// Partitions that there are.
+    /// Number of partitions that there are.
     pub total: usize,
 }
 
 impl Coverage {
-    /// Nothing counted yet.
+    /// Makes empty counts.
     pub fn new(granularity: Granularity) -> Coverage {
         Coverage { granularity, counts: BTreeMap::new(), pairs: BTreeMap::new() }
     }
@@ -37,7 +37,7 @@ impl Coverage {
         self.add_call(&op::partitions_at(op, outcome, self.granularity), 1);
     }
 
-    /// Counts the partitions of one call that was made so many times, and the pairs of its flags.
+    /// Counts the partitions of one call that was made `times` times, and the pairs of its flags.
     pub fn add_call(&mut self, hits: &[Hit], times: u64) {
         for hit in hits {
             *self.counts.entry(*hit).or_default() += times;
@@ -52,12 +52,12 @@ impl Coverage {
         *self.counts.entry(hit).or_default() += 1;
     }
 
-    /// How finely amounts are partitioned here.
+    /// The granularity of amounts.
     pub fn granularity(&self) -> Granularity {
         self.granularity
     }
 
-    /// How often two flags were set in the same call.
+    /// Number of calls in which both flags were set.
     pub fn pair_count(&self, pair: &Pair) -> u64 {
         self.pairs.get(pair).copied().unwrap_or(0)
     }
@@ -72,17 +72,17 @@ impl Coverage {
         }
     }
 
-    /// How often a partition was exercised.
+    /// Number of times that a partition was exercised.
     pub fn count(&self, hit: &Hit) -> u64 {
         self.counts.get(hit).copied().unwrap_or(0)
     }
 
-    /// Everything exercised, with its count.
+    /// Iterates over everything exercised, with its count.
     pub fn hits(&self) -> impl Iterator<Item = (&Hit, u64)> {
         self.counts.iter().map(|(hit, count)| (hit, *count))
     }
 
-    /// What of a call was exercised.
+    /// Counts the exercised and all partitions of a call.
     pub fn tally(&self, base: &str) -> Tally {
         let all = all_hits(base, self.granularity);
         Tally { hit: all.iter().filter(|hit| self.count(hit) > 0).count(), total: all.len() }
@@ -95,7 +95,8 @@ impl Coverage {
         all
     }
 
-    /// Exercised, but not in the table: errors that no manual page mentions.
+    /// Partitions that were exercised but are not in the table: errors that no manual page
+    /// mentions.
     pub fn undocumented(&self) -> impl Iterator<Item = (&Hit, u64)> {
         let known = |hit: &Hit| match (hit.partition, table().base(hit.base)) {
             (Partition::Error(errno), Some((_, base))) => base.errnos.contains(&errno),
@@ -105,7 +106,7 @@ impl Coverage {
     }
 }
 
-/// Every partition of a call: of its arguments, of success, of its documented errors.
+/// Lists every partition of a call: of its arguments, of success, of its documented errors.
 pub fn all_hits(base: &str, how: Granularity) -> Vec<Hit> {
     let Some((name, base)) = table().base(base) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Partitions: which inputs and outputs of the system calls a run has exercised.
+//! Partitions: classes of the inputs and outputs of the system calls, which coverage counts.
 //!
 //! Every argument and every result of a call falls into a small number of classes in which a file
 //! system can be expected to behave alike: a flag is set, a length lies between two powers of two, a
@@ -21,7 +21,7 @@ pub use pair::{Pair, all_pairs, pairs_in};
 pub use table::{Arg, ArgKind, Base, Returns, Syscall, Table, table};
 pub use value::{Granularity, Partition, Value};
 
-/// Where in a call a partition was seen.
+/// The place in a call where a partition was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     /// An argument.
@@ -35,9 +35,9 @@ pub enum Place {
 pub struct Hit {
     /// The call, by the name of its family: `open` for `open`, `openat`, `openat2` and `creat`.
     pub base: &'static str,
-    /// Argument or result.
+    /// The argument or the result.
     pub place: Place,
-    /// Which class of its values.
+    /// The class of values.
     pub partition: Partition,
 }
 

@@ -21,7 +21,7 @@ pub struct Pair {
     pub second: &'static str,
 }
 
-/// The pairs in the partitions of one call.
+/// Lists the pairs in the partitions of one call.
 pub fn pairs_in(hits: &[Hit]) -> Vec<Pair> {
     let mut names: BTreeMap<(&'static str, &'static str), Vec<&'static str>> = BTreeMap::new();
     for hit in hits {
@@ -34,7 +34,7 @@ pub fn pairs_in(hits: &[Hit]) -> Vec<Pair> {
     pairs.collect()
 }
 
-/// Every pair that an argument can have; none if it is no mask.
+/// Lists every pair that an argument can have; none if it is no mask.
 pub fn all_pairs(base: &str, arg: &str) -> Vec<Pair> {
     let known = table().base(base).and_then(|(base, details)| {
         let (arg, _) = details.args.get_key_value(arg)?;

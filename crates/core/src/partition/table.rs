@@ -20,7 +20,7 @@ pub struct Table {
 /// A family of calls that differ only in how their arguments are passed.
 #[derive(Debug, Deserialize)]
 pub struct Base {
-    /// How far from everyday use: `core`, `extended`, `mount`, `notify`, `async`.
+    /// Its distance from everyday use: `core`, `extended`, `mount`, `notify`, `async`.
     pub scope: String,
     /// The names of the system calls.
     pub variants: Vec<String>,
@@ -28,7 +28,7 @@ pub struct Base {
     pub syscalls: BTreeMap<String, Syscall>,
     /// Every argument of every variant.
     pub args: BTreeMap<String, Arg>,
-    /// What success returns.
+    /// The meaning of the number that success returns.
     #[serde(rename = "ret")]
     pub returns: Returns,
     /// The documented errors.
@@ -42,12 +42,13 @@ pub struct Syscall {
     pub nr: u32,
     /// The names of its arguments in the order of the kernel.
     pub params: Vec<String>,
-    /// Arguments that it does not have and what they count as (`creat` implies flags).
+    /// Arguments that it does not have, each with the value that it counts as (`creat` implies
+    /// flags).
     #[serde(default)]
     pub implied: BTreeMap<String, u64>,
 }
 
-/// What a successful call returns.
+/// The meaning of the number that a successful call returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the data file documents each in ret_kinds")]
@@ -72,17 +73,17 @@ impl Returns {
 /// One argument.
 #[derive(Debug, Deserialize)]
 pub struct Arg {
-    /// What kind of value it is.
+    /// The kind of its values.
     #[serde(flatten)]
     pub kind: ArgKind,
-    /// It exists only in these variants; in all of them if empty.
+    /// The variants that have it; all of them if empty.
     #[serde(default)]
     pub only: Vec<String>,
-    /// It is a field of the structure to which this other argument points.
+    /// The argument that points to the structure of which it is a field.
     pub inside: Option<String>,
-    /// It has a meaning only under this condition.
+    /// The condition under which it has a meaning.
     pub relevant_if: Option<String>,
-    /// It has none.
+    /// Whether it has no meaning at all.
     #[serde(default)]
     pub ignored: bool,
 }
@@ -103,24 +104,24 @@ pub enum ArgKind {
     Pointer(Pointer),
 }
 
-/// Independent bits.
+/// A mask of independent bits.
 #[derive(Debug, Deserialize)]
 pub struct Bitmask {
-    /// Bits in the argument.
+    /// Width of the argument in bits.
     pub width: u32,
     /// Single bits.
     pub bits: BTreeMap<String, u64>,
     /// Fields of several bits.
     #[serde(default)]
     pub fields: Vec<Field>,
-    /// What no bit at all is called.
+    /// The name of the mask without any bit.
     pub zero_name: Option<String>,
 }
 
 /// Several bits of a mask that are one value.
 #[derive(Debug, Deserialize)]
 pub struct Field {
-    /// What the value is called.
+    /// The name of the value.
     pub name: String,
     /// Its bits.
     pub mask: u64,
@@ -131,7 +132,7 @@ pub struct Field {
 /// An amount.
 #[derive(Debug, Deserialize)]
 pub struct Numeric {
-    /// Bits in the argument.
+    /// Width of the argument in bits.
     pub width: u32,
     /// Whether it can be negative.
     pub signed: bool,
@@ -144,14 +145,14 @@ pub struct Numeric {
 pub struct Categorical {
     /// The values.
     pub values: BTreeMap<String, u64>,
-    /// How the value is encoded in the argument, where it is not the argument itself.
+    /// The encoding of the value in the argument, where it is not the argument itself.
     pub encoding: Option<String>,
 }
 
-/// Something that refers to something.
+/// A name, a descriptor or an id.
 #[derive(Debug, Deserialize)]
 pub struct Identifier {
-    /// To what: `fd`, `dirfd`, `path`, `uid`, `gid`, `xattr_name`, …
+    /// The kind of thing that it refers to: `fd`, `dirfd`, `path`, `uid`, `gid`, `xattr_name`, …
     #[serde(rename = "type")]
     pub refers_to: String,
 }
@@ -159,11 +160,11 @@ pub struct Identifier {
 /// An address.
 #[derive(Debug, Deserialize)]
 pub struct Pointer {
-    /// What the value behind it is partitioned as, if it is.
+    /// The kind of the value behind it, if that is partitioned.
     pub deref: Option<String>,
 }
 
-/// The table, parsed once.
+/// Returns the table, which is parsed once.
 pub fn table() -> &'static Table {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
         parse(include_str!("../../data/syscalls.json")).expect("a test parses this very file")
@@ -171,8 +172,8 @@ pub fn table() -> &'static Table {
     &TABLE
 }
 
-/// Leaves out what is no system call: the description of the file, and the operations of io_uring,
-/// which count as the calls that they stand for.
+/// Parses the table. Leaves out what is no system call: the description of the file, and the
+/// operations of io_uring, which count as the calls that they stand for.
 fn parse(text: &str) -> Result<Table, serde_json::Error> {
     let all: BTreeMap<String, serde_json::Value> = serde_json::from_str(text)?;
     let is_call =
@@ -183,7 +184,7 @@ fn parse(text: &str) -> Result<Table, serde_json::Error> {
 }
 
 impl Table {
-    /// A family by name, with the name as the table has it.
+    /// Finds a family by name; returns the name as the table has it.
     pub fn base(&'static self, name: &str) -> Option<(&'static str, &'static Base)> {
         self.bases.get_key_value(name).map(|(name, base)| (name.as_str(), base))
     }

@@ -1,4 +1,4 @@
-//! The partitions of a value, and all partitions that an argument has.
+//! Computes the partitions of a value, and all partitions that an argument has.
 
 use std::fmt;
 
@@ -8,20 +8,21 @@ use crate::errno::Errno;
 /// A class of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Partition {
-    /// Below zero.
+    /// Numbers below zero.
     Negative,
     /// Zero, no flag, no byte.
     Zero,
-    /// [2ᵏ, 2ᵏ⁺¹).
+    /// Numbers in [2ᵏ, 2ᵏ⁺¹).
     Power(u8),
-    /// 2ᵏ − 1, 2ᵏ or 2ᵏ + 1: where off-by-one errors live. Only with [`Granularity::Boundaries`].
+    /// The number 2ᵏ − 1, 2ᵏ or 2ᵏ + 1: where off-by-one errors live. Only with
+    /// [`Granularity::Boundaries`].
     Boundary {
-        /// k, 2 or more: below, neighbours of powers are powers.
+        /// The power k, 2 or more: below, neighbours of powers are powers.
         power: u8,
-        /// −1, 0 or 1.
+        /// The distance from the power: −1, 0 or 1.
         delta: i8,
     },
-    /// Above the largest value that has an effect of its own.
+    /// Numbers above the largest value that has an effect of its own.
     AboveMax,
     /// A flag, a value of a field or of a list, a class of references: by name.
     Named(&'static str),
@@ -39,20 +40,20 @@ pub enum Partition {
     Error(Errno),
 }
 
-/// How finely amounts are partitioned.
+/// The granularity of the partitions of amounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Granularity {
-    /// By powers of two.
+    /// Partitions by powers of two.
     #[default]
     Powers,
-    /// And by the exact values around them.
+    /// Partitions by powers of two and by the exact values around them.
     Boundaries,
 }
 
-/// A value as a call gets it.
+/// A value in the form in which a call gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// A number as it is in the register: sign-extended or not, the argument's width decides.
+    /// A number as the register has it: sign-extended or not, the argument's width decides.
     Number(u64),
     /// A path, a name, the contents of a symbolic link; `None` is a null pointer.
     Text(Option<&'a [u8]>),
@@ -101,12 +102,12 @@ const XATTR_NAME_BYTES_MAX: u64 = 255;
 /// Namespaces of extended attributes (xattr(7)).
 pub const XATTR_NAMESPACES: [&str; 4] = ["user.", "trusted.", "security.", "system."];
 
-/// "Leave as it is" of chown(2).
+/// The id that chown(2) leaves as it is.
 const ID_UNCHANGED: u32 = u32::MAX;
 
 impl Arg {
-    /// The partitions of a value. None for an argument that is not partitioned, or for a value of a
-    /// kind that the argument cannot have.
+    /// Computes the partitions of a value. None for an argument that is not partitioned, or for a
+    /// value of a kind that the argument cannot have.
     pub fn partitions(&'static self, value: Value<'_>, how: Granularity) -> Vec<Partition> {
         match (&self.kind, value) {
             _ if self.ignored => Vec::new(),
@@ -125,7 +126,7 @@ impl Arg {
         }
     }
 
-    /// Every partition that a value of the argument can fall into.
+    /// Lists every partition that a value of the argument can fall into.
     pub fn all_partitions(&'static self, how: Granularity) -> Vec<Partition> {
         match &self.kind {
             _ if self.ignored => Vec::new(),
@@ -198,11 +199,11 @@ impl Bitmask {
     }
 }
 
-/// A 64-bit file offset behind a pointer.
+/// The kind of a 64-bit file offset behind a pointer.
 const OFFSET: Numeric = Numeric { width: 64, signed: true, max: None };
 
 impl Numeric {
-    /// The partitions of a register's contents.
+    /// Computes the partitions of a register's contents.
     pub fn partitions(&self, value: u64, how: Granularity) -> Vec<Partition> {
         let value = low_bits(value, self.width);
         if self.signed && value >> (self.width - 1) != 0 {
@@ -257,7 +258,7 @@ fn boundary(value: u64) -> Option<Partition> {
     [-1, 0, 1].into_iter().find_map(near)
 }
 
-/// Every boundary with its value, ascending.
+/// Lists every boundary with its value, ascending.
 fn boundaries() -> impl Iterator<Item = (u64, Partition)> {
     let near = |power: u8| {
         [-1, 0, 1].into_iter().filter_map(move |delta: i8| {
@@ -332,13 +333,13 @@ fn all_references(refers_to: &str, how: Granularity) -> Vec<Partition> {
     }
 }
 
-/// The length of a text, as an amount.
+/// The kind of the length of a text, as an amount.
 fn length(max: u64) -> Numeric {
     Numeric { width: 64, signed: false, max: Some(max) }
 }
 
 impl Returns {
-    /// The partition of a result. An amount is partitioned like any other.
+    /// Computes the partition of a result. An amount is partitioned like any other.
     pub fn partition(self, result: Result<u64, Errno>) -> Partition {
         match result {
             Err(errno) => Partition::Error(errno),
@@ -348,7 +349,7 @@ impl Returns {
         }
     }
 
-    /// Every partition of success.
+    /// Lists every partition of success.
     pub fn all_successes(self) -> Vec<Partition> {
         match self {
             Returns::None => Vec::new(),
