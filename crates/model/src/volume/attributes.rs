@@ -1,4 +1,4 @@
-//! Mode, owner, times and extended attributes.
+//! Operations on mode, owner, times and extended attributes.
 
 use fathom_core::flags::XattrFlags;
 use fathom_core::{Errno, FsBytes, Mode, Stamp};

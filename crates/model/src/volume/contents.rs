@@ -1,4 +1,4 @@
-//! The bytes of a file: sparse pages, and which blocks of them take up space.
+//! The bytes of a file: sparse pages, and the blocks of them that take up space.
 //!
 //! A block is *written* (it holds data: `SEEK_DATA` finds it), *reserved* (`fallocate` set it aside:
 //! it takes up space and reads as zeros, and is a hole for `SEEK_HOLE`) or a hole. Bytes live in pages
@@ -16,12 +16,12 @@ const PAGE: u64 = PAGE_BYTES as u64;
 /// One page of a file that has at least one written block.
 #[derive(Clone, Debug, Default)]
 struct Page {
-    /// From the start of the page to the last byte that was written; zeros follow. Bytes outside of
-    /// written blocks are zero.
+    /// The bytes from the start of the page to the last one that was written; zeros follow. Bytes
+    /// outside of written blocks are zero.
     bytes: Vec<u8>,
     /// One bit for every written block of the page, the lowest for the first.
     written: u8,
-    /// What the page adds to the content digest.
+    /// The term of the page in the content digest.
     term: Digest,
 }
 
@@ -49,9 +49,9 @@ impl Page {
 pub(super) struct Contents {
     block_bytes: u64,
     size: u64,
-    /// Sorted by page number.
+    /// The pages, sorted by page number.
     pages: Vec<(u64, Arc<Page>)>,
-    /// How many blocks are written.
+    /// Number of written blocks.
     written: u64,
     /// Blocks that are reserved; none of them is written.
     reserved: Extents,
@@ -78,8 +78,8 @@ impl Contents {
         self.digest
     }
 
-    /// Every page: number, written blocks, bytes up to the end of the file (behind it only
-    /// [`crate::Mutant::StaleHole`] has any).
+    /// Iterates over the pages: number, written blocks, bytes up to the end of the file (behind it
+    /// only [`crate::Mutant::StaleHole`] has any).
     pub(super) fn visible_pages(&self) -> impl Iterator<Item = (u64, u8, &[u8])> {
         self.pages.iter().map(|(number, page)| {
             let visible = self.size.saturating_sub(number * PAGE).min(page.bytes.len() as u64);
@@ -91,7 +91,7 @@ impl Contents {
         &self.reserved
     }
 
-    /// How many blocks take up space.
+    /// Number of blocks that take up space.
     pub(super) fn blocks(&self) -> u64 {
         self.written + self.reserved.count()
     }
@@ -152,7 +152,7 @@ impl Contents {
         out.resize(before + (end - offset) as usize, 0);
     }
 
-    /// Writes as much as `blocks_free` more blocks can hold and returns how much that was.
+    /// Writes as much as `blocks_free` more blocks can hold; returns the number of bytes.
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8], mut blocks_free: u64) -> usize {
         let mut done = 0;
         while done < bytes.len() {
@@ -173,8 +173,8 @@ impl Contents {
         done
     }
 
-    /// Writes within one page and returns how many blocks that took; `None` if that is too many.
-    /// Without any bytes it still makes the block at `at` a written one.
+    /// Writes within one page; returns the number of blocks that this took, `None` if that is too
+    /// many. Without any bytes it still makes the block at `at` a written one.
     fn write_in_page(&mut self, at: u64, bytes: &[u8], blocks_free: u64) -> Option<u64> {
         let (number, from) = (at / PAGE, (at % PAGE) as usize);
         let touched = touched(self.block_bytes, from, from + bytes.len().max(1));
@@ -199,7 +199,7 @@ impl Contents {
         Some(blocks_taken)
     }
 
-    /// How many of the blocks `mask` of a page are reserved.
+    /// Number of the blocks `mask` of a page that are reserved.
     fn reserved_in(&self, page: u64, mask: u8) -> u64 {
         if self.reserved.is_empty() {
             return 0;
@@ -289,8 +289,8 @@ impl Contents {
         self.show_kept_bytes(size);
     }
 
-    /// After a change of size from `size_before` or more by [`crate::Mutant::StaleHole`]: the digest
-    /// counts what can be read.
+    /// Updates the digest after a change of size from `size_before` or more by
+    /// [`crate::Mutant::StaleHole`]: it counts what can be read.
     pub(super) fn show_kept_bytes(&mut self, size_before: u64) {
         let first = self.pages.partition_point(|(number, _)| *number < size_before / PAGE);
         for (number, page) in &mut self.pages[first..] {
@@ -339,7 +339,8 @@ impl Contents {
         Ok(())
     }
 
-    /// Takes out `[start, start + len)`, both multiples of the block size; what follows moves down.
+    /// Removes `[start, start + len)`, both multiples of the block size, and moves down what
+    /// follows.
     pub(super) fn collapse(&mut self, start: u64, len: u64) {
         let moved = self.take_written(start);
         self.reserved.collapse(start / self.block_bytes, (start + len) / self.block_bytes);
@@ -349,8 +350,8 @@ impl Contents {
         }
     }
 
-    /// Puts a hole of `len` bytes at `start`, both multiples of the block size; what was there and
-    /// follows moves up.
+    /// Inserts a hole of `len` bytes at `start`, both multiples of the block size, and moves up
+    /// what was there and what follows.
     pub(super) fn insert(&mut self, start: u64, len: u64) {
         let moved = self.take_written(start);
         self.reserved.shift_up(start / self.block_bytes, len / self.block_bytes);
@@ -360,7 +361,8 @@ impl Contents {
         }
     }
 
-    /// Takes the written blocks from the block boundary `start` on away, with their offsets.
+    /// Removes the written blocks from the block boundary `start` on; returns them with their
+    /// offsets.
     fn take_written(&mut self, start: u64) -> Vec<(u64, Vec<u8>)> {
         let copy = |block: u64| {
             let at = block * self.block_bytes;
@@ -378,13 +380,13 @@ impl Contents {
         taken
     }
 
-    /// The first byte of data at or after `offset`.
+    /// Finds the first byte of data at or after `offset`.
     pub(super) fn seek_data(&self, offset: u64) -> Option<u64> {
         let block = self.written_from(offset / self.block_bytes).next()?;
         Some(offset.max(block * self.block_bytes)).filter(|at| *at < self.size)
     }
 
-    /// The first hole at or after `offset`, which is before the end of the file.
+    /// Finds the first hole at or after `offset`, which is before the end of the file.
     pub(super) fn seek_hole(&self, offset: u64) -> u64 {
         let mut hole = offset / self.block_bytes;
         for block in self.written_from(hole) {
@@ -396,7 +398,7 @@ impl Contents {
         offset.max(hole.saturating_mul(self.block_bytes)).min(self.size)
     }
 
-    /// All segments of data `[start, end)`.
+    /// Lists all segments of data `[start, end)`.
     pub(super) fn segments(&self) -> Vec<(u64, u64)> {
         let mut segments = Vec::new();
         let mut at = 0;
@@ -407,7 +409,7 @@ impl Contents {
         segments
     }
 
-    /// Contents from stored parts, which may be hostile: says what cannot be.
+    /// Makes contents from stored parts, which may be hostile; the error says what cannot be.
     pub(super) fn from_parts(
         block_bytes: u32,
         size: u64,
@@ -440,7 +442,7 @@ impl Contents {
         Ok(contents)
     }
 
-    /// Whether everything that is kept redundantly agrees.
+    /// Checks that everything that is kept redundantly agrees.
     pub(super) fn check(&self) -> Result<(), String> {
         let mut digest = Digest::default();
         let mut written = 0;
@@ -472,19 +474,19 @@ impl Contents {
     }
 }
 
-/// The blocks of a page that `[from, to)` touches.
+/// Mask of the blocks of a page that `[from, to)` touches.
 fn touched(block_bytes: u64, from: usize, to: usize) -> u8 {
     let (first, end) = (from / block_bytes as usize, to.div_ceil(block_bytes as usize));
     ((1u16 << end) - (1u16 << first)) as u8
 }
 
-/// The blocks of a page that lie entirely in `[from, to)`.
+/// Mask of the blocks of a page that lie entirely in `[from, to)`.
 fn covered(block_bytes: u64, from: usize, to: usize) -> u8 {
     let (first, end) = (from.div_ceil(block_bytes as usize), to / block_bytes as usize);
     if first < end { ((1u16 << end) - (1u16 << first)) as u8 } else { 0 }
 }
 
-/// `value` up to the next multiple of `unit`.
+/// Rounds `value` up to the next multiple of `unit`.
 pub(super) fn round_up(value: u64, unit: u64) -> u64 {
     value.div_ceil(unit).saturating_mul(unit)
 }

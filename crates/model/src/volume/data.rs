@@ -1,4 +1,5 @@
-//! The contents of files: `read`, `write`, `truncate`, `fallocate`, `lseek`, `copy_file_range`.
+//! Operations on the contents of files: `read`, `write`, `truncate`, `fallocate`, `lseek`,
+//! `copy_file_range`.
 
 use fathom_core::Errno;
 use fathom_core::digest::PAGE_BYTES;
@@ -10,16 +11,17 @@ use super::state::State;
 use super::{Ino, Volume};
 use crate::mutant::Mutant;
 
-/// Most bytes one call transfers (`MAX_RW_COUNT` in `include/linux/fs.h`).
+/// Greatest number of bytes that one call transfers (`MAX_RW_COUNT` in `include/linux/fs.h`).
 const TRANSFER_BYTES_MAX: u64 = 0x7fff_f000;
 
-/// Bytes that [`Volume::copy_range`] moves at a time.
+/// Number of bytes that [`Volume::copy_range`] moves at a time.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// Blocks of a file that [`Mutant::IndirectBlockLost`] keeps: the direct ones of an ext2 inode.
+/// Number of blocks of a file that [`Mutant::IndirectBlockLost`] keeps: the direct ones of an ext2
+/// inode.
 const DIRECT_BLOCKS: u64 = 12;
 
-/// What `fallocate` shall do, apart from the size.
+/// The effect of `fallocate`, apart from the size.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fallocate {
     Reserve,
@@ -29,7 +31,7 @@ enum Fallocate {
     InsertRange,
 }
 
-/// The checks of `vfs_fallocate` (`fs/open.c`).
+/// Reads the mode, with the checks of `vfs_fallocate` (`fs/open.c`).
 fn fallocate_kind(mode: FallocateMode) -> Result<Fallocate, Errno> {
     let keep_size = mode.contains(FallocateMode::FALLOC_FL_KEEP_SIZE);
     match (mode - FallocateMode::FALLOC_FL_KEEP_SIZE, keep_size) {
@@ -54,7 +56,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Writes and returns how many bytes: fewer than given if space or the largest file size ends.
+    /// Writes; returns the number of bytes: fewer than given if space or the largest file size
+    /// ends.
     ///
     /// # Errors
     /// `EISDIR`, `EINVAL` (not a regular file), `EFBIG`, `ENOSPC` (not a single byte fits).
@@ -130,8 +133,8 @@ impl Volume {
         Ok(())
     }
 
-    /// `fallocate(2)` in all modes but `FALLOC_FL_WRITE_ZEROES`, which needs a device that can do it.
-    /// All or nothing: if there is not enough space, nothing changes.
+    /// Executes `fallocate(2)` in all modes but `FALLOC_FL_WRITE_ZEROES`, which needs a device that
+    /// can do it. All or nothing: if there is not enough space, nothing changes.
     ///
     /// # Errors
     /// `EOPNOTSUPP`, `EISDIR`, `ENODEV` (not a regular file), `EFBIG`, `ENOSPC`, and `EINVAL` for an
@@ -187,7 +190,7 @@ impl Volume {
         Ok(())
     }
 
-    /// First data at or after `offset`.
+    /// Finds the first data at or after `offset`.
     ///
     /// # Errors
     /// `ENXIO` if there is none, or `offset` is at or past the end; `EISDIR`, `EINVAL`.
@@ -199,7 +202,7 @@ impl Volume {
         contents.seek_data(offset).ok_or(Errno::ENXIO)
     }
 
-    /// First hole at or after `offset`; the end of the file is one.
+    /// Finds the first hole at or after `offset`; the end of the file is one.
     ///
     /// # Errors
     /// `ENXIO` if `offset` is at or past the end; `EISDIR`, `EINVAL`.
@@ -215,11 +218,12 @@ impl Volume {
         Ok(hole)
     }
 
-    /// Copies bytes from one file to another, or within one; returns how many. Holes are copied as
-    /// zeros. Overlapping ranges of one file are the caller's error (`generic_copy_file_checks`).
+    /// Copies bytes from one file to another, or within one; returns their number. Holes are copied
+    /// as zeros. Overlapping ranges of one file are the caller's error
+    /// (`generic_copy_file_checks`).
     ///
     /// # Errors
-    /// As [`Volume::write`].
+    /// The same as of [`Volume::write`].
     pub fn copy_range(
         &mut self,
         from: Ino,
@@ -280,7 +284,8 @@ impl State {
         Ok(())
     }
 
-    /// Where a write goes and how many of its bytes are kept: a mutant may get both wrong.
+    /// Computes the offset of a write and the number of its bytes that are kept: a mutant may get
+    /// both wrong.
     fn misplace(&self, size: u64, offset: u64, len: usize) -> (u64, usize) {
         let page_bytes = PAGE_BYTES as u64;
         let up_to = |end: u64| len.min(usize::try_from(end.saturating_sub(offset)).unwrap_or(len));
@@ -297,7 +302,7 @@ impl State {
         (offset, len)
     }
 
-    /// The size that truncation leads to: a mutant may get it wrong.
+    /// Computes the size that truncation leads to: a mutant may get it wrong.
     fn wrong_size(&self, before: u64, size: u64) -> u64 {
         let whole_blocks = round_up(size, u64::from(self.config.block_bytes));
         if size > before && self.mutant(Mutant::ExtendSize) {

@@ -8,16 +8,16 @@ use super::name::ShortName;
 pub(super) struct Link {
     pub(super) name: ShortName,
     pub(super) ino: Ino,
-    /// See [`super::DirEntry::cookie`].
+    /// Its stable position in the directory: [`super::DirEntry::cookie`].
     pub(super) cookie: u64,
 }
 
 /// The contents of a directory inode.
 #[derive(Debug)]
 pub(super) struct Directory {
-    /// What `..` means; of the root, itself.
+    /// The directory that `..` means; of the root, itself.
     pub(super) parent: Ino,
-    /// Sorted by name.
+    /// The entries, sorted by name.
     links: Vec<Link>,
     cookie_next: u64,
 }
@@ -26,7 +26,7 @@ pub(super) struct Directory {
 const COOKIE_FIRST: u64 = 3;
 
 impl Clone for Directory {
-    /// A directory is mostly copied to get another entry: leaves room for it.
+    /// Copies a directory. That mostly happens to add another entry: leaves room for it.
     fn clone(&self) -> Directory {
         let mut links = Vec::with_capacity(self.links.len() + 1);
         links.extend_from_slice(&self.links);
@@ -39,7 +39,7 @@ impl Directory {
         Directory { parent, links: Vec::new(), cookie_next: COOKIE_FIRST }
     }
 
-    /// A directory with given entries; says what cannot be.
+    /// Makes a directory with given entries; the error says what cannot be.
     pub(super) fn from_parts(
         parent: Ino,
         links: Vec<Link>,

@@ -15,12 +15,12 @@ impl Extents {
         &self.ranges
     }
 
-    /// How many numbers are in the set.
+    /// Number of members.
     pub(super) fn count(&self) -> u64 {
         self.ranges.iter().map(|(start, end)| end - start).sum()
     }
 
-    /// How many numbers of `[start, end)` are in the set.
+    /// Number of members in `[start, end)`.
     pub(super) fn overlap(&self, start: u64, end: u64) -> u64 {
         let lo = self.ranges.partition_point(|range| range.1 <= start);
         self.ranges[lo..]

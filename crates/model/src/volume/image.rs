@@ -1,4 +1,4 @@
-//! A volume in a form that can be stored, and back, without trust in what comes back.
+//! Exports a volume in a form that can be stored, and imports it without trust in what comes back.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::config::Config;
 pub struct VolumeImage {
     config: Config,
     clock: u64,
-    /// The root directory first.
+    /// The inodes, the root directory first.
     inodes: Vec<InodeImage>,
 }
 
@@ -43,7 +43,7 @@ enum BodyImage {
         pages: Vec<(u64, u8, Bytes)>,
         reserved: Vec<(u64, u64)>,
     },
-    /// Entries are name, place of the inode in the list, cookie.
+    /// A directory. Entries are name, place of the inode in the list, cookie.
     Dir {
         entries: Vec<(FsBytes, u64, u64)>,
         cookie_next: u64,
@@ -103,7 +103,7 @@ impl VolumeImage {
 }
 
 impl Volume {
-    /// The volume in a form that can be stored.
+    /// Converts the volume to a form that can be stored.
     pub fn export(&self) -> VolumeImage {
         let state = &*self.state;
         // Breadth first from the root: the order depends on nothing but the tree.
@@ -127,7 +127,7 @@ impl Volume {
     /// Rebuilds a volume and checks every invariant.
     ///
     /// # Errors
-    /// What is wrong with the image.
+    /// Says what is wrong with the image.
     pub fn import(image: VolumeImage) -> Result<Volume, String> {
         image.config.validate().map_err(|error| error.to_string())?;
         import_after(image, 0)
@@ -137,7 +137,7 @@ impl Volume {
     /// number that this volume has ever given out, nor will this one give out theirs.
     ///
     /// # Errors
-    /// What is wrong with the image.
+    /// Says what is wrong with the image.
     pub fn adopt(&mut self, image: VolumeImage) -> Result<Volume, String> {
         image.config.validate().map_err(|error| error.to_string())?;
         let volume = import_after(image, self.state.generation)?;

@@ -1,4 +1,4 @@
-//! One inode: attributes, body, names, and what it adds to the digest of the tree.
+//! One inode: attributes, body, names, and its term in the digest of the tree.
 
 use fathom_core::tree::{NodeView, PathHash, entry_term, group_term, xattr_term};
 use fathom_core::{DataSum, Digest, FsBytes, Kind, Mode, Stamp, Times};
@@ -12,7 +12,7 @@ use super::name::ShortName;
 /// of the inode where block numbers would be (`ext4_inode_is_fast_symlink`).
 pub(super) const FAST_SYMLINK_BYTES_MAX: usize = 59;
 
-/// What is behind the attributes.
+/// The type of an inode, with the contents of that type.
 #[derive(Clone, Debug)]
 pub(super) enum Body {
     File(Contents),
@@ -38,7 +38,7 @@ pub(super) struct Name {
 pub(super) enum Names {
     None,
     One(Name),
-    /// Sorted by directory and name.
+    /// Several names, sorted by directory and name.
     Many(Vec<Name>),
 }
 
@@ -89,7 +89,7 @@ impl Names {
         }
     }
 
-    /// The entry `name` of `dir` has a new path.
+    /// Sets the path of the entry `name` of `dir`.
     pub(super) fn set_path(&mut self, dir: Ino, name: &[u8], path: PathHash) {
         if let Ok(at) = self.find(dir, name) {
             self.as_mut_slice()[at].path = path;
@@ -107,9 +107,9 @@ pub(super) struct Xattr {
 /// The extended attributes of an inode.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Xattrs {
-    /// Sorted by name.
+    /// The attributes, sorted by name.
     list: Vec<Xattr>,
-    /// Bytes of all names and values.
+    /// Number of bytes of all names and values.
     bytes: u64,
     digest: Digest,
 }
@@ -151,19 +151,19 @@ impl Xattrs {
 /// An inode.
 #[derive(Clone, Debug)]
 pub(super) struct Inode {
-    /// High half of its [`Ino`].
+    /// The high half of its [`Ino`].
     pub(super) generation: u32,
     pub(super) mode: Mode,
     pub(super) uid: u32,
     pub(super) gid: u32,
     pub(super) nlink: u32,
-    /// Made by `O_TMPFILE` and allowed to get a first name (the kernel's `I_LINKABLE`).
+    /// Whether it was made by `O_TMPFILE` and may get a first name (the kernel's `I_LINKABLE`).
     pub(super) linkable: bool,
     pub(super) times: Times,
     pub(super) names: Names,
     pub(super) body: Body,
     pub(super) xattrs: Xattrs,
-    /// What the inode adds to the digest of the tree at present.
+    /// The present term of the inode in the digest of the tree.
     pub(super) term: Digest,
 }
 
@@ -214,7 +214,7 @@ impl Inode {
         }
     }
 
-    /// 0 for directories.
+    /// Its size in bytes, 0 for directories.
     pub(super) fn size(&self) -> u64 {
         match &self.body {
             Body::File(contents) => contents.size(),
@@ -230,9 +230,9 @@ impl Inode {
         }
     }
 
-    /// The blocks the inode takes up: those of a file that are written or reserved; one of a
-    /// directory, whatever its number of entries; enough for a symbolic link that does not fit into
-    /// the inode; and enough for the bytes of names and values of all extended attributes.
+    /// Number of blocks that the inode takes up: those of a file that are written or reserved; one
+    /// of a directory, whatever its number of entries; enough for a symbolic link that does not fit
+    /// into the inode; and enough for the bytes of names and values of all extended attributes.
     pub(super) fn blocks(&self, block_bytes: u32) -> u64 {
         let block_bytes = u64::from(block_bytes);
         let body = match &self.body {
@@ -251,7 +251,7 @@ impl Inode {
         self.names.as_slice().first().map_or(PathHash::ROOT, |name| name.path)
     }
 
-    /// The digest of the inode alone.
+    /// Computes the digest of the inode alone.
     pub(super) fn node_digest(&self) -> Digest {
         let content = self.as_file().map_or(Digest::default(), Contents::digest);
         let target = match &self.body {
@@ -273,7 +273,7 @@ impl Inode {
         view.digest()
     }
 
-    /// What the inode should add to the digest of the tree.
+    /// Computes the term that the inode should have in the digest of the tree.
     pub(super) fn term_now(&self, is_root: bool) -> Digest {
         let names = self.names.as_slice();
         if names.is_empty() && !is_root {

@@ -1,4 +1,4 @@
-//! Pins, remounting, and going back to a snapshot.
+//! Operations of a mount: pins, remounting, and going back to a snapshot.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use super::{Ino, Volume};
 use crate::mutant::Mutant;
 
 impl Volume {
-    /// An open file or a kernel reference keeps the inode although its last name goes. Pins belong to
-    /// the volume that is in use and not to its state: see [`Volume::restore`].
+    /// Pins an inode: an open file or a kernel reference keeps it although its last name goes. Pins
+    /// belong to the volume that is in use and not to its state: see [`Volume::restore`].
     ///
     /// # Errors
     /// `ESTALE`.
@@ -58,7 +58,7 @@ impl Volume {
         self.state.clock
     }
 
-    /// What unmounting and mounting again does: every pin goes, and what only pins kept.
+    /// Unmounts and mounts again: every pin goes, and the inodes that only pins kept.
     pub fn remount(&mut self) {
         self.pins = Arc::default();
         self.drop_orphans();

@@ -90,7 +90,7 @@ impl Caller {
     }
 }
 
-/// What to make.
+/// The type of a new inode, with what that type needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the seven types of inode(7)")]
 pub enum NewNode {
@@ -109,12 +109,12 @@ pub enum NewNode {
 pub struct Attr {
     pub ino: Ino,
     pub kind: Kind,
-    /// Permission bits only.
+    /// The permission bits only.
     pub mode: Mode,
     pub uid: u32,
     pub gid: u32,
     pub nlink: u32,
-    /// 0 for directories (as in a [`fathom_core::Tree`]).
+    /// Its size in bytes, 0 for directories (as in a [`fathom_core::Tree`]).
     pub size: u64,
     pub rdev: (u32, u32),
     /// Allocated space in units of 512 bytes.
@@ -125,9 +125,9 @@ pub struct Attr {
 /// A time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
-    /// The logical clock.
+    /// The present, by the logical clock.
     Now,
-    /// A value.
+    /// A given time.
     At {
         /// Seconds since the epoch.
         sec: i64,
@@ -150,12 +150,12 @@ pub struct DirEntry {
     pub cookie: u64,
 }
 
-/// What [`Volume::tree`] includes beyond the abstract state.
+/// The parts that [`Volume::tree`] includes beyond the abstract state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeOptions {
-    /// Data segments of files.
+    /// Whether data segments of files are included.
     pub segments: bool,
-    /// Timestamps.
+    /// Whether timestamps are included.
     pub times: bool,
 }
 
@@ -163,26 +163,26 @@ pub struct TreeOptions {
 #[derive(Clone, Debug)]
 pub struct Volume {
     state: Arc<State>,
-    /// How often each inode is pinned: see [`Volume::pin`].
+    /// Number of pins of each inode: see [`Volume::pin`].
     pins: Arc<BTreeMap<Ino, u32>>,
 }
 
 impl Volume {
-    /// An empty file system.
+    /// Makes an empty file system.
     ///
     /// # Errors
-    /// The configuration cannot work.
+    /// If the configuration cannot work.
     pub fn new(config: Config) -> Result<Volume, ConfigError> {
         config.validate()?;
         Ok(Volume { state: Arc::new(State::new(config)), pins: Arc::default() })
     }
 
-    /// How the volume was set up.
+    /// The configuration.
     pub fn config(&self) -> &Config {
         &self.state.config
     }
 
-    /// The state to change, and the time at which that happens.
+    /// Starts a change: the state to change, and the time of the change.
     fn edit(&mut self) -> (&mut State, Stamp) {
         let state = Arc::make_mut(&mut self.state);
         state.clock += 1;
@@ -190,7 +190,7 @@ impl Volume {
         (state, now)
     }
 
-    /// The inode that `name` means in `dir`; also knows `.` and `..`.
+    /// Finds the inode that `name` means in `dir`; also knows `.` and `..`.
     ///
     /// # Errors
     /// `ENOTDIR`, `ENOENT`, `ENAMETOOLONG`, `ESTALE` (also for `..` of a directory without a parent).
@@ -203,7 +203,7 @@ impl Volume {
         }
     }
 
-    /// The directory that `..` of `dir` means.
+    /// Finds the directory that `..` of `dir` means.
     ///
     /// # Errors
     /// `ENOTDIR`; `ESTALE` if `dir` or its parent is gone.
@@ -212,7 +212,7 @@ impl Volume {
         self.state.get(parent).map(|_| parent)
     }
 
-    /// The attributes of an inode.
+    /// Reads the attributes of an inode.
     ///
     /// # Errors
     /// `ESTALE`.
@@ -233,7 +233,7 @@ impl Volume {
         })
     }
 
-    /// The target of a symbolic link.
+    /// Reads the target of a symbolic link.
     ///
     /// # Errors
     /// `EINVAL` if it is not one.
@@ -244,7 +244,7 @@ impl Volume {
         }
     }
 
-    /// Entries with a cookie greater than `after`, in cookie order, without `.` and `..`.
+    /// Lists the entries with a cookie greater than `after`, in cookie order, without `.` and `..`.
     ///
     /// # Errors
     /// `ENOTDIR`.
@@ -252,8 +252,8 @@ impl Volume {
         self.entries_up_to(dir, after, usize::MAX)
     }
 
-    /// The first `count_max` of [`Volume::entries`]: for a large directory that is read piece by
-    /// piece.
+    /// Lists the first `count_max` of [`Volume::entries`]: for a large directory that is read piece
+    /// by piece.
     ///
     /// # Errors
     /// `ENOTDIR`.
@@ -279,7 +279,7 @@ impl Volume {
         Ok(self.state.dir(dir)?.links().is_empty())
     }
 
-    /// Space and inodes, all of them and what is free.
+    /// Counts space and inodes, all of them and what is free.
     pub fn statfs(&self) -> Statfs {
         let blocks_free = self.state.blocks_free();
         Statfs {
@@ -293,12 +293,12 @@ impl Volume {
         }
     }
 
-    /// Digest of the visible tree: that of [`Volume::tree`], maintained with every change.
+    /// The digest of the visible tree: that of [`Volume::tree`], maintained with every change.
     pub fn digest(&self) -> Digest {
         self.state.digest
     }
 
-    /// Digest of one inode without its names; also of one that has none.
+    /// Computes the digest of one inode without its names; also of one that has none.
     ///
     /// # Errors
     /// `ESTALE`.
@@ -306,7 +306,7 @@ impl Volume {
         Ok(self.state.get(ino)?.node_digest())
     }
 
-    /// Digest of all the paths of one inode, zero if it has none.
+    /// Computes the digest of all the paths of one inode, zero if it has none.
     ///
     /// # Errors
     /// `ESTALE`.

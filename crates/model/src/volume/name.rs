@@ -10,7 +10,7 @@ const INLINE_BYTES_MAX: usize = 22;
 /// A name. A change after a clone copies a directory with all its names, so that copy must be cheap.
 #[derive(Clone, Debug)]
 pub(super) enum ShortName {
-    /// Length, and the bytes with zeros behind them.
+    /// A short name: its length, and its bytes with zeros behind them.
     Inline(u8, [u8; INLINE_BYTES_MAX]),
     Shared(FsBytes),
 }
@@ -42,8 +42,8 @@ impl From<&[u8]> for ShortName {
     }
 }
 
-/// Three numbers that are ordered as the bytes are. The last two overlap, which does not matter:
-/// where they do, the second has already decided.
+/// Computes three numbers that are ordered as the bytes are. The last two overlap, which does not
+/// matter: where they do, the second has already decided.
 fn order_key(bytes: &[u8; INLINE_BYTES_MAX]) -> [u64; 3] {
     [0, 8, 14].map(|at| u64::from_be_bytes(bytes[at..at + 8].try_into().expect("eight bytes")))
 }

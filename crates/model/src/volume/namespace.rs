@@ -1,4 +1,5 @@
-//! Making and removing names: `mknod`, `mkdir`, `symlink`, `link`, `unlink`, `rmdir`, `O_TMPFILE`.
+//! Operations that make and remove names: `mknod`, `mkdir`, `symlink`, `link`, `unlink`, `rmdir`,
+//! `O_TMPFILE`.
 
 use fathom_core::{Errno, Mode, Stamp};
 
@@ -34,7 +35,7 @@ impl Volume {
         Ok(state.graft(inode, dir, name.into(), now))
     }
 
-    /// A file without a name, as `O_TMPFILE` makes it; comes back pinned once.
+    /// Makes a file without a name, as `O_TMPFILE` does; it comes back pinned once.
     ///
     /// # Errors
     /// `ENOTDIR`, `ENOENT` (removed directory), `ENOSPC`.
@@ -50,7 +51,7 @@ impl Volume {
         Ok(ino)
     }
 
-    /// The file from `O_TMPFILE` was opened with `O_EXCL`: it can never get a name.
+    /// Forbids a file from `O_TMPFILE` to get a name, ever: it was opened with `O_EXCL`.
     ///
     /// # Errors
     /// `ESTALE`.
@@ -136,7 +137,7 @@ impl Volume {
         Ok(())
     }
 
-    /// An inode as the next operation will make it in `dir`, if there is room for it.
+    /// Makes the inode that the next operation will install in `dir`, if there is room for it.
     pub(super) fn prepare(
         &self,
         caller: &Caller,

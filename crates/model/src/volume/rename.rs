@@ -1,4 +1,4 @@
-//! `rename`, with the flags of `renameat2(2)`.
+//! The operation `rename`, with the flags of `renameat2(2)`.
 
 use fathom_core::flags::RenameFlags;
 use fathom_core::{Errno, Mode, Stamp};
@@ -9,15 +9,15 @@ use super::state::{State, check_name};
 use super::{Caller, Ino, NewNode, Volume};
 use crate::mutant::Mutant;
 
-/// A checked rename.
+/// A rename whose names were looked up.
 struct Rename {
     from_dir: Ino,
     from: ShortName,
     to_dir: Ino,
     to: ShortName,
-    /// What moves.
+    /// The inode that moves.
     source: Ino,
-    /// What has the new name so far.
+    /// The inode that has the new name so far.
     target: Option<Ino>,
     source_is_dir: bool,
     target_is_dir: bool,
@@ -91,7 +91,7 @@ impl Volume {
         Ok(())
     }
 
-    /// For [`Mutant::RenameLosesTarget`].
+    /// Loses a file, for [`Mutant::RenameLosesTarget`].
     fn lose_a_file_in(&mut self, dir: Option<Ino>) {
         let Some((dir, links)) = dir.and_then(|ino| Some((ino, self.state.dir(ino).ok()?.links())))
         else {
@@ -111,7 +111,7 @@ fn check_flags(flags: RenameFlags) -> Result<(), Errno> {
 }
 
 impl Rename {
-    /// No directory may come to lie inside itself.
+    /// Checks that no directory comes to lie inside itself.
     fn check_loops(&self, state: &State, exchange: bool) -> Result<(), Errno> {
         if self.source_is_dir && state.is_inside(self.to_dir, self.source) {
             return Err(Errno::EINVAL);
@@ -124,7 +124,7 @@ impl Rename {
         }
     }
 
-    /// Whether the target can be replaced by the source.
+    /// Checks that the target can be replaced by the source.
     fn check_target(&self, state: &State) -> Result<(), Errno> {
         let Some(target) = self.target else { return Ok(()) };
         match (self.source_is_dir, self.target_is_dir) {
@@ -135,7 +135,7 @@ impl Rename {
         }
     }
 
-    /// Whether the directories can take the links of moved subdirectories.
+    /// Checks that the directories can take the links of moved subdirectories.
     fn check_links(&self, state: &State, exchange: bool) -> Result<(), Errno> {
         if self.from_dir == self.to_dir || state.config.quirks.dir_nlink_one {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Everything a volume is, shared between clones: the table of inodes, and sums over it.
+//! The whole state of a volume, shared between clones: the table of inodes, and sums over it.
 //!
 //! The sums (digest of the tree, blocks and inodes in use) can only be changed through
 //! [`State::update`], [`State::graft`] and [`State::release`], so they are always right.
@@ -31,14 +31,14 @@ pub(super) struct State {
     pub(super) generation: u32,
     pub(super) blocks_used: u64,
     pub(super) inodes_used: u64,
-    /// Inodes without a name, kept by pins.
+    /// Inodes without a name that pins keep.
     pub(super) orphans: Vec<Ino>,
-    /// What a mutant remembers.
+    /// The memory of a mutant.
     pub(super) mutant_memory: Option<Arc<MutantMemory>>,
 }
 
 impl State {
-    /// A state without any inode, not even a root directory.
+    /// Makes a state without any inode, not even a root directory.
     pub(super) fn empty(config: Config) -> State {
         State {
             mutant: config.mutant,
@@ -54,7 +54,7 @@ impl State {
         }
     }
 
-    /// A state with an empty root directory.
+    /// Makes a state with an empty root directory.
     pub(super) fn new(config: Config) -> State {
         let mut state = State::empty(config);
         let config = state.config.clone();
@@ -86,13 +86,13 @@ impl State {
         inode.as_file().ok_or(not_a_file)
     }
 
-    /// The inode that `name` means in `dir`, without `.` and `..`.
+    /// Finds the inode that `name` means in `dir`, without `.` and `..`.
     pub(super) fn child(&self, dir: Ino, name: &[u8]) -> Result<Ino, Errno> {
         check_name(name)?;
         Ok(self.dir(dir)?.get(name).ok_or(Errno::ENOENT)?.ino)
     }
 
-    /// A directory that may get another entry: one that is removed but still open may not
+    /// Finds a directory that may get another entry: one that is removed but still open may not
     /// (`IS_DEADDIR` in `fs/namei.c`).
     pub(super) fn living_dir(&self, ino: Ino) -> Result<&Directory, Errno> {
         let dir = self.dir(ino)?;
@@ -107,7 +107,7 @@ impl State {
         self.config.inodes.saturating_sub(self.inodes_used)
     }
 
-    /// Links of a directory without subdirectories.
+    /// Number of links of a directory without subdirectories.
     pub(super) fn dir_nlink_min(&self) -> u32 {
         if self.config.quirks.dir_nlink_one { 1 } else { 2 }
     }
@@ -147,14 +147,14 @@ impl State {
         self.table.insert(inode)
     }
 
-    /// A generation that no inode ever had.
+    /// Makes a generation that no inode ever had.
     pub(super) fn next_generation(&mut self) -> u32 {
         // 2³² inodes later the oldest numbers come again; a kernel does the same (`i_generation`).
         self.generation = self.generation.wrapping_add(1);
         self.generation
     }
 
-    /// Makes `inode` a new inode with the one name `name` in `dir`, where that name is free.
+    /// Installs `inode` with the one name `name` in `dir`, where that name is free.
     pub(super) fn graft(&mut self, mut inode: Inode, dir: Ino, name: ShortName, now: Stamp) -> Ino {
         let path = self.table.get(dir).map_or(PathHash::ROOT, Inode::dir_path);
         let is_dir = inode.is_dir();
@@ -173,7 +173,7 @@ impl State {
         ino
     }
 
-    /// The inode goes; so do its space and its number.
+    /// Removes the inode, its space and its number.
     pub(super) fn release(&mut self, ino: Ino) {
         let Some(inode) = self.table.remove(ino) else { return };
         self.digest -= inode.term;
@@ -207,14 +207,15 @@ impl State {
         });
     }
 
-    /// A directory gained or lost subdirectories.
+    /// Updates the links of a directory that gained or lost subdirectories.
     pub(super) fn add_subdirs(&mut self, dir: Ino, change: i32) {
         if change != 0 && self.counts_subdirs(dir) {
             self.update(dir, |inode| inode.nlink = inode.nlink.saturating_add_signed(change));
         }
     }
 
-    /// The inode lost the name `name` in `dir`. One without any name left goes, unless it is pinned.
+    /// Takes the name `name` in `dir` from the inode. One without any name left goes, unless it is
+    /// pinned.
     pub(super) fn lose_name(&mut self, ino: Ino, dir: Ino, name: &[u8], now: Stamp, pinned: bool) {
         let nameless = self.update(ino, |inode| {
             inode.names.remove(dir, name);
@@ -229,7 +230,7 @@ impl State {
         }
     }
 
-    /// The inode `ino`, so far `from` in `from_dir`, is now `to` in `to_dir`. The directories
+    /// Renames the inode `ino`, so far `from` in `from_dir`, to `to` in `to_dir`. The directories
     /// themselves must already say so.
     pub(super) fn move_name(
         &mut self,
@@ -254,7 +255,7 @@ impl State {
         }
     }
 
-    /// The path of a directory changed: so did those of everything in it.
+    /// Updates the paths of everything in a directory whose path changed.
     pub(super) fn rehash_subtree(&mut self, top: Ino) {
         let mut dirs = vec![top];
         while let Some(dir) = dirs.pop() {
@@ -288,8 +289,8 @@ impl State {
     }
 }
 
-/// Whether a name can be that of an entry. The VFS has checked all of this before it asks a file
-/// system; a volume that is used without one must hold its ground.
+/// Checks that a name can be that of an entry. The VFS has checked all of this before it asks a
+/// file system; a volume that is used without one must check by itself.
 pub(super) fn check_name(name: &[u8]) -> Result<(), Errno> {
     match name {
         [] => Err(Errno::ENOENT),

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use super::Ino;
 use super::inode::Inode;
 
-/// Slots in the table itself, which is copied with every change.
+/// Number of slots in the table itself, which is copied with every change.
 const SLOTS_FIRST: usize = 16;
 
-/// Most slots of a chunk. With 100,000 inodes a change after a snapshot copies 391 pointers to chunks
-/// and one chunk: near the least there can be with two levels.
+/// Greatest number of slots of a chunk. With 100,000 inodes a change after a snapshot copies 391
+/// pointers to chunks and one chunk: near the least there can be with two levels.
 const SLOTS: usize = 256;
 
 #[derive(Clone, Debug, Default)]
 struct Chunk {
     used: usize,
-    /// As many as were ever used.
+    /// The slots, as many as were ever used.
     slots: Vec<Option<Arc<Inode>>>,
 }
 
@@ -26,11 +26,11 @@ pub(super) struct Table {
     first: [Option<Arc<Inode>>; SLOTS_FIRST],
     /// All other slots.
     rest: Vec<Arc<Chunk>>,
-    /// No chunk of `rest` before this one has a free slot.
+    /// Index of the first chunk of `rest` that may have a free slot.
     free_from: usize,
 }
 
-/// The number of an inode in slot `slot`.
+/// Makes the number of an inode in slot `slot`.
 fn join(slot: usize, generation: u32) -> Ino {
     slot as u64 | u64::from(generation) << 32
 }
@@ -106,7 +106,7 @@ impl Table {
         chunk.slots[after % SLOTS].take()
     }
 
-    /// Every inode with its number.
+    /// Iterates over every inode with its number.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Ino, &Inode)> {
         let first = self.first.iter().enumerate();
         let rest = self.rest.iter().enumerate().flat_map(|(number, chunk)| {

@@ -1,4 +1,4 @@
-//! The visible state as a [`Tree`], and the check that everything kept redundantly agrees.
+//! Shows the visible state as a [`Tree`], and checks that everything kept redundantly agrees.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,11 +7,11 @@ use fathom_core::{DataSum, Digest, Entry, FsBytes, FsPath, Kind, PathState, Tree
 use super::inode::{Body, Inode};
 use super::{Ino, ROOT, TreeOptions, Volume};
 
-/// As many links as path_resolution(7) follows.
+/// Number of symbolic links that a path may follow (path_resolution(7)).
 const LINKS_MAX: u32 = 40;
 
 impl Volume {
-    /// The whole visible state. A mutant that lists directories wrongly does so here too.
+    /// Reads the whole visible state. A mutant that lists directories wrongly does so here too.
     pub fn tree(&self, options: TreeOptions) -> Tree {
         let mut entries = BTreeMap::new();
         let mut inos: Vec<(FsPath, Ino)> = Vec::new();
@@ -40,7 +40,7 @@ impl Volume {
         Tree { entries }
     }
 
-    /// What [`fathom_core::Testbed::observe_paths`] should show of a path.
+    /// Computes what [`fathom_core::Testbed::observe_paths`] should show of a path.
     pub fn path_state(&self, path: &FsPath, options: TreeOptions) -> PathState {
         let inode = self.find(path, false).and_then(|ino| Some((ino, self.state.table.get(ino)?)));
         let names = inode.filter(|(_, inode)| inode.kind() == Kind::Dir).map(|(ino, _)| {
@@ -53,7 +53,8 @@ impl Volume {
         PathState { path: path.clone(), entry, names }
     }
 
-    /// The inode of a path, for somebody who may do anything; `follow` follows a link at the end.
+    /// Finds the inode of a path, for somebody who may do anything; `follow` follows a link at the
+    /// end.
     pub fn find(&self, path: &FsPath, follow: bool) -> Option<Ino> {
         self.descend(ROOT, path.as_bytes(), follow, &mut LINKS_MAX.clone())
     }
@@ -75,7 +76,8 @@ impl Volume {
         Some(at)
     }
 
-    /// A path of an inode without links and dots in it, if it has a name: of several the first.
+    /// Finds a path of an inode without links and dots in it, if it has a name: of several the
+    /// first.
     pub fn path_of(&self, ino: Ino) -> Option<FsPath> {
         let mut names: Vec<&[u8]> = Vec::new();
         let mut at = ino;
@@ -95,7 +97,7 @@ impl Volume {
     /// what does not agree. A mutant may fail it.
     ///
     /// # Errors
-    /// What is wrong.
+    /// Says what is wrong.
     pub fn check_invariants(&self) -> Result<(), String> {
         let state = &*self.state;
         let (mut inodes, mut blocks, mut links, mut names) = (0, 0, 0, 0);
