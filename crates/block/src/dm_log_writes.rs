@@ -1,4 +1,5 @@
-//! The log format of the kernel's `dm-log-writes` target, for exchange with `replay-log` of xfstests.
+//! Reads and writes the log format of the kernel's `dm-log-writes` target, for exchange with
+//! `replay-log` of xfstests.
 //!
 //! The format (drivers/md/dm-log-writes.c; all numbers little endian):
 //!
@@ -33,33 +34,33 @@ const KNOWN: u64 = FLUSH | FUA | DISCARD | MARK | METADATA;
 /// A log that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum DmLogError {
-    /// The file itself.
+    /// The file cannot be read or written.
     #[error("cannot {access} the log: {source}")]
     Io {
-        /// "read" or "write".
+        /// The failed access: "read" or "write".
         access: &'static str,
-        /// What the system said.
+        /// The reason from the operating system.
         source: std::io::Error,
     },
-    /// Not such a log at all.
+    /// The file is not such a log at all.
     #[error("this is not a dm-log-writes log: {0}")]
     NotALog(String),
     /// The log ends too early.
     #[error("the log ends in {part} of entry {entry} of {entries}")]
     Truncated {
-        /// Which part of the entry is missing.
+        /// The part of the entry that is missing.
         part: &'static str,
-        /// Counted from 0.
+        /// The number of the entry, counted from 0.
         entry: u64,
-        /// What the super block promises.
+        /// The number of entries that the super block promises.
         entries: u64,
     },
-    /// An entry that makes no sense.
+    /// An entry makes no sense.
     #[error("entry {entry} of the log is damaged: {why}")]
     Damaged {
-        /// Counted from 0.
+        /// The number of the entry, counted from 0.
         entry: u64,
-        /// What is wrong.
+        /// The reason why it makes no sense.
         why: String,
     },
     /// The format cannot express an event.
@@ -69,14 +70,14 @@ pub enum DmLogError {
     Inexpressible {
         /// The index of the event in the log.
         index: usize,
-        /// What it is.
+        /// The event in words.
         event: String,
         /// The sector size that was asked for.
         sector_bytes: usize,
-        /// What does not fit.
+        /// The part of the event that does not fit.
         why: &'static str,
     },
-    /// Not a possible sector size.
+    /// The number is not a possible sector size.
     #[error("a sector of {0} bytes is not possible: use a power of two from 512 to 65536")]
     SectorBytes(usize),
 }
@@ -84,7 +85,7 @@ pub enum DmLogError {
 /// A log that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
-    /// What happened.
+    /// The events.
     pub log: WriteLog,
     /// The sector size of the device.
     pub sector_bytes: usize,
@@ -101,7 +102,7 @@ fn number(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// Fills `buffer` as far as there is input.
+/// Fills `buffer` as far as there is input; returns whether it was enough.
 fn fill(mut input: impl Read, len: u64, buffer: &mut Vec<u8>) -> Result<bool, DmLogError> {
     buffer.clear();
     // `take` before `read_to_end`: a damaged length costs no more memory than the input has.
@@ -110,7 +111,7 @@ fn fill(mut input: impl Read, len: u64, buffer: &mut Vec<u8>) -> Result<bool, Dm
     Ok(buffer.len() as u64 == len)
 }
 
-/// Reads a log.
+/// Reads a log in the kernel's format.
 ///
 /// # Errors
 /// If it is not one, or damaged: the message says where.
@@ -218,7 +219,8 @@ impl Entry {
     }
 }
 
-/// Writes a log. Events without an effect (an erase or write of no bytes) are left out.
+/// Writes a log in the kernel's format. Events without an effect (an erase or write of no bytes)
+/// are left out.
 ///
 /// # Errors
 /// If an event is not in whole sectors, a mark is longer than a sector holds, or the output fails.

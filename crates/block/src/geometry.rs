@@ -1,4 +1,4 @@
-//! The shape of a device: how large it is and in which units it can be used.
+//! The shape of a device: its size and the units in which it can be used.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,18 +8,19 @@ use crate::image::{Erased, Image};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Geometry {
-    /// The whole device.
+    /// Bytes of the whole device.
     pub size_bytes: usize,
-    /// Reads are multiples of this.
+    /// Unit of reads.
     pub read_bytes: usize,
-    /// Writes (flash: program operations) are multiples of this.
+    /// Unit of writes (flash: program operations).
     pub write_bytes: usize,
-    /// Erases (disk: discards) are multiples of this.
+    /// Unit of erases (disk: discards).
     pub erase_bytes: usize,
-    /// What a power failure cannot split, aligned to its own size. Independent of `write_bytes`: a
-    /// disk with 512-byte sectors may promise 4096, flash that programs 256 bytes may promise 1.
+    /// Unit that a power failure cannot split, aligned to its own size. Independent of
+    /// `write_bytes`: a disk with 512-byte sectors may promise 4096, flash that programs 256 bytes
+    /// may promise 1.
     pub atomic_bytes: usize,
-    /// What an erased byte reads as.
+    /// Value of an erased byte.
     pub erased: Erased,
     /// Whether a unit can be written again without an erase in between (disk: yes, flash: no).
     pub rewritable: bool,
@@ -28,10 +29,10 @@ pub struct Geometry {
 /// A geometry that no device can have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
-    /// A unit of 0 bytes.
+    /// A unit has 0 bytes.
     #[error("{what} is 0: every unit has at least one byte")]
     Zero {
-        /// Which field.
+        /// The field of the unit.
         what: &'static str,
     },
     /// One unit must hold a whole number of another.
@@ -46,18 +47,18 @@ pub enum GeometryError {
         /// Its size.
         part_bytes: usize,
     },
-    /// The image at hand has another size.
+    /// The image has another size.
     #[error("the image has {image_bytes} bytes, the geometry says {size_bytes}")]
     OtherSize {
-        /// What the image has.
+        /// Bytes of the image.
         image_bytes: usize,
-        /// What the geometry says.
+        /// Bytes that the geometry says.
         size_bytes: usize,
     },
 }
 
 impl Geometry {
-    /// A disk with 512-byte sectors, each of which is atomic.
+    /// Makes a disk with 512-byte sectors, each of which is atomic.
     pub const fn disk(size_bytes: usize) -> Geometry {
         Geometry {
             size_bytes,
@@ -70,7 +71,7 @@ impl Geometry {
         }
     }
 
-    /// NOR flash: reads and programs in units of `program_bytes`, each of which is atomic.
+    /// Makes NOR flash: it reads and programs in units of `program_bytes`, each of which is atomic.
     pub const fn flash(size_bytes: usize, program_bytes: usize, erase_bytes: usize) -> Geometry {
         Geometry {
             size_bytes,
@@ -83,7 +84,7 @@ impl Geometry {
         }
     }
 
-    /// Whether such a device can exist.
+    /// Checks that such a device can exist.
     ///
     /// # Errors
     /// Names the field that cannot work.
@@ -114,7 +115,7 @@ impl Geometry {
         Ok(())
     }
 
-    /// An erased image of this size.
+    /// Makes an erased image of this size.
     pub fn blank_image(&self) -> Image {
         Image::new(self.size_bytes, self.erased)
     }

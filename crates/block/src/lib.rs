@@ -1,4 +1,4 @@
-//! Block devices that remember, and what a power failure leaves of them.
+//! Block devices that record every write, and the images that a power failure leaves of them.
 //!
 //! A subject runs on a [`Recorder`]: reads come from an [`Image`], and whatever changes the device
 //! goes into a [`WriteLog`], in order. Afterwards the [`crash`] enumerators cut the power in that log

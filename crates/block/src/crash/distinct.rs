@@ -1,4 +1,4 @@
-//! Judge every distinct image once.
+//! Remembers images, so that every distinct one is judged once.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -15,12 +15,12 @@ pub struct Distinct {
 }
 
 impl Distinct {
-    /// Remembers the image; false if its bytes were seen before.
+    /// Remembers the image; returns false if its bytes were seen before.
     pub fn insert(&mut self, image: &Image) -> bool {
         self.seen.insert(image.digest())
     }
 
-    /// How many distinct images were seen.
+    /// Number of distinct images seen.
     pub fn len(&self) -> usize {
         self.seen.len()
     }
@@ -31,7 +31,7 @@ impl Distinct {
     }
 }
 
-/// A digest is its own hash.
+/// A hasher that takes part of a digest as it is: a digest is its own hash.
 #[derive(Clone, Copy, Debug, Default)]
 struct AlreadyHashed(u64);
 

@@ -1,4 +1,4 @@
-//! Every subset of the epoch in flight.
+//! Enumerates every subset of the epoch in flight.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -13,7 +13,7 @@ use crate::log::{Event, WriteLog};
 /// in which event `i` arrived is shown at position `i + 1` only: each combination appears once.
 #[derive(Clone, Copy, Debug)]
 pub struct Epoch {
-    /// At most so many subsets per position; above that, a sample (see [`super::Bounds`]).
+    /// Greatest number of subsets per position; above that, a sample (see [`super::Bounds`]).
     pub subsets_max: u64,
 }
 
@@ -25,7 +25,7 @@ struct Pending {
     optional: bool,
 }
 
-/// The epoch in flight: what it started from, and what happened in it.
+/// The epoch in flight: the image at its start, and the events in it.
 struct Flight<'a> {
     log: &'a WriteLog,
     durable: Image,
@@ -56,10 +56,10 @@ impl Enumerator for Epoch {
         self.visit_position(&flight, from, visitor)?;
         for (index, event) in window.events() {
             if event == Event::Flush {
-                flight.land();
+                flight.flush();
             }
             if event.is_effect() {
-                // What does not have event `index` was shown before.
+                // Subsets without event `index` were shown before.
                 flight.pending.push(Pending { event: index, optional: false });
                 self.visit_position(&flight, index + 1, visitor)?;
                 flight.pending.last_mut().expect("just pushed").optional = event.is_volatile();
@@ -70,7 +70,7 @@ impl Enumerator for Epoch {
 }
 
 impl Epoch {
-    /// The prefix is part of every sample.
+    /// Greatest number of subsets per position, at least 1: the prefix is part of every sample.
     fn limit(&self) -> u64 {
         self.subsets_max.max(1)
     }
@@ -97,8 +97,8 @@ impl Epoch {
 }
 
 impl Flight<'_> {
-    /// A flush: everything in flight becomes durable.
-    fn land(&mut self) {
+    /// Applies a flush: everything in flight becomes durable.
+    fn flush(&mut self) {
         for pending in self.pending.drain(..) {
             self.log.event(pending.event).apply(&mut self.durable);
         }
@@ -142,9 +142,9 @@ impl Flight<'_> {
     }
 }
 
-/// `count` different subsets of `0..len`, where there are more than `count`: none (the prefix), all,
-/// the single ones from the last to the first, then pseudo-random ones that depend on nothing but
-/// `position` and `len`.
+/// Chooses `count` different subsets of `0..len`, where there are more than `count`: none (the
+/// prefix), all, the single ones from the last to the first, then pseudo-random ones that depend on
+/// nothing but `position` and `len`.
 fn sample(position: u64, len: usize, count: u64) -> Vec<Subset> {
     let single = |number| {
         let mut set = Subset::default();

@@ -1,4 +1,4 @@
-//! Every erase stopped half-way.
+//! Enumerates every erase stopped half-way.
 
 use std::ops::ControlFlow;
 
@@ -10,7 +10,7 @@ use crate::log::Event;
 /// or its bits are half old and half erased. Everything before it arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Erase {
-    /// At most so many cuts per erase.
+    /// Greatest number of cuts per erase.
     pub cuts_max: usize,
 }
 

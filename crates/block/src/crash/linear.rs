@@ -1,4 +1,4 @@
-//! Every prefix of the log.
+//! Enumerates every prefix of the log.
 
 use std::ops::ControlFlow;
 

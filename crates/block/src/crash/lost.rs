@@ -1,4 +1,4 @@
-//! Every prefix without one write of the epoch in flight.
+//! Enumerates every prefix without one write of the epoch in flight.
 
 use std::ops::ControlFlow;
 
@@ -46,7 +46,7 @@ impl Enumerator for Lost {
     }
 }
 
-/// Lets an event happen to the complete image and to all that miss an earlier one.
+/// Applies an event to the complete image and to all that miss an earlier one.
 fn advance(
     complete: &mut Image,
     without: &mut Vec<(usize, Image)>,

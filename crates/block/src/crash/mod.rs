@@ -1,4 +1,4 @@
-//! What a power failure can leave behind.
+//! Enumerates the images that a power failure can leave behind.
 //!
 //! # The fault model
 //!
@@ -74,10 +74,10 @@ pub type Visitor<'v> = dyn FnMut(&CrashPoint, &Image) -> ControlFlow<()> + 'v;
 
 /// Finds the states of one level.
 pub trait Enumerator {
-    /// Which level.
+    /// The level whose states it finds.
     fn level(&self) -> Level;
 
-    /// How many states there are, by formula (see the [module documentation](self)).
+    /// Number of states, by formula (see the [module documentation](self)).
     fn count(&self, window: &Window<'_>) -> u128;
 
     /// Shows every state once, in a fixed order. The image is borrowed: clone it (O(1)) to keep it.
@@ -87,7 +87,7 @@ pub trait Enumerator {
     fn visit(&self, window: &Window<'_>, visitor: &mut Visitor<'_>) -> ControlFlow<()>;
 }
 
-/// The levels by name.
+/// The levels of the fault model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
@@ -103,15 +103,16 @@ pub enum Level {
     Erase,
 }
 
-/// Where enumeration turns into sampling.
+/// The limits above which enumeration turns into sampling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Bounds {
-    /// Subsets per position, at least 1. If there are more, the sample holds the prefix, the state
-    /// with nothing, each single loss, and then pseudo-random ones: the same in every run.
+    /// Greatest number of subsets per position, at least 1. If there are more, the sample holds the
+    /// prefix, the state with nothing, each single loss, and then pseudo-random ones: the same in
+    /// every run.
     pub subsets_max: u64,
-    /// Cuts per torn write or half-done erase. If there are more, the first, the last, and evenly
-    /// spaced ones between.
+    /// Greatest number of cuts per torn write or half-done erase. If there are more, the first, the
+    /// last, and evenly spaced ones between.
     pub cuts_max: usize,
 }
 
@@ -127,7 +128,7 @@ impl Level {
     pub const ALL: [Level; 5] =
         [Level::Linear, Level::Epoch, Level::Lost, Level::Torn, Level::Erase];
 
-    /// What finds the states of this level.
+    /// Makes the enumerator of the states of this level.
     pub fn enumerator(self, bounds: &Bounds) -> Box<dyn Enumerator> {
         match self {
             Level::Linear => Box::new(Linear),

@@ -1,4 +1,4 @@
-//! Part of a write or of an erase: what arrived when the power failed in the middle.
+//! Parts of a write or of an erase that arrived when the power failed in the middle.
 
 use std::fmt;
 use std::ops::{ControlFlow, Range};
@@ -10,13 +10,13 @@ use super::{CrashPoint, Visitor, Window};
 use crate::image::Image;
 use crate::log::Event;
 
-/// What of an interrupted event arrived. Units are atomic units, aligned to their own size and
-/// counted from the first one that the event touches.
+/// The part of an interrupted event that arrived. Units are atomic units, aligned to their own size
+/// and counted from the first one that the event touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
-    /// The first so many units.
+    /// The first units, as many as the number says.
     Head(usize),
-    /// All but the first so many units.
+    /// All units but the first ones, as many as the number says.
     Tail(usize),
     /// Each bit of an erased region is either as before or erased. NOR flash clears bits by charge,
     /// not in address order, and an interrupted erase leaves cells on both sides of the threshold.
@@ -37,7 +37,7 @@ impl Units {
         Units { first, count: region.end.div_ceil(unit_bytes).saturating_sub(first), unit_bytes }
     }
 
-    /// How many cuts are possible: the boundaries inside the region.
+    /// Number of possible cuts: the boundaries inside the region.
     fn inner_boundaries(self) -> usize {
         self.count.saturating_sub(1)
     }
@@ -59,8 +59,8 @@ impl Units {
 }
 
 impl Part {
-    /// Does that part of `event` to `image`. `None` if the event has no such part; `seed` chooses
-    /// the noise.
+    /// Applies this part of `event` to `image`; `None` if the event has no such part. `seed`
+    /// chooses the noise.
     pub(super) fn apply(
         self,
         event: Event<'_>,

@@ -7,26 +7,26 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Level, Part, Subset};
 
-/// Which state a power failure left. As text: the level, the position, and what the level adds:
+/// The state that a power failure left. As text: the level, the position, and what the level adds:
 /// `linear:17`, `epoch:17:3f`, `lost:17:4`, `torn:17:head3`, `erase:17:noise`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CrashPoint {
     /// The events before `position`, and nothing else.
     Linear {
-        /// How many events were issued.
+        /// Number of events that were issued.
         position: usize,
     },
     /// The events before `position`, without some that were in flight.
     Epoch {
-        /// How many events were issued.
+        /// Number of events that were issued.
         position: usize,
-        /// What is missing: number `n` is the `n`-th volatile event since the last flush before
+        /// The missing events: number `n` is the `n`-th volatile event since the last flush before
         /// `position`, counted from 0.
         lost: Subset,
     },
     /// The events before `position`, without one that was in flight.
     Lost {
-        /// How many events were issued.
+        /// Number of events that were issued.
         position: usize,
         /// The index of the missing event in the log.
         event: usize,
@@ -35,14 +35,14 @@ pub enum CrashPoint {
     Torn {
         /// The index of the torn write in the log.
         position: usize,
-        /// What of it arrived.
+        /// The part of it that arrived.
         arrived: Part,
     },
     /// The events before `position`, and part of the erase that is number `position`.
     Erase {
         /// The index of the interrupted erase in the log.
         position: usize,
-        /// What of it happened.
+        /// The part of it that happened.
         arrived: Part,
     },
 }
@@ -59,7 +59,7 @@ impl CrashPoint {
         }
     }
 
-    /// How many events were complete or in flight when the power failed.
+    /// Number of events that were complete or in flight when the power failed.
     pub fn position(&self) -> usize {
         match *self {
             CrashPoint::Linear { position }
@@ -93,7 +93,7 @@ impl fmt::Display for CrashPoint {
 )]
 pub struct PointSyntax(String);
 
-/// A decimal number in its only spelling (`from_str` would also take `+1` and `01`).
+/// Reads a decimal number in its only spelling (`from_str` would also take `+1` and `01`).
 pub(super) fn number(text: &str) -> Option<usize> {
     text.parse().ok().filter(|number: &usize| number.to_string() == text)
 }

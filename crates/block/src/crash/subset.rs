@@ -1,4 +1,4 @@
-//! A set of small numbers with a short text: which writes of an epoch are missing.
+//! A set of small numbers with a short text: the missing writes of an epoch.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ pub struct Subset {
 }
 
 impl Subset {
-    /// The set with these words, lowest first.
+    /// Makes the set with these words, lowest first.
     pub fn from_words(words: impl IntoIterator<Item = u64>) -> Subset {
         let mut words = words.into_iter();
         let mut set = Subset { low: words.next().unwrap_or(0), high: words.collect() };
@@ -21,7 +21,7 @@ impl Subset {
         set
     }
 
-    /// All numbers below `len`.
+    /// Makes the set of all numbers below `len`.
     pub fn all_below(len: usize) -> Subset {
         let word = |index: usize| match len.saturating_sub(64 * index) {
             bits @ 0..64 => (1 << bits) - 1,
@@ -71,13 +71,13 @@ impl Subset {
         self.trim();
     }
 
-    /// How many numbers.
+    /// Number of members.
     pub fn len(&self) -> usize {
         (self.low.count_ones() + self.high.iter().map(|word| word.count_ones()).sum::<u32>())
             as usize
     }
 
-    /// Whether it has none.
+    /// Whether it has no member.
     pub fn is_empty(&self) -> bool {
         self.low == 0 && self.high.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Every write torn between atomic units.
+//! Enumerates every write torn between atomic units.
 
 use std::ops::ControlFlow;
 
@@ -10,7 +10,7 @@ use crate::log::Event;
 /// device may start anywhere). Everything before it arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Torn {
-    /// At most so many cuts per write.
+    /// Greatest number of cuts per write.
     pub cuts_max: usize,
 }
 

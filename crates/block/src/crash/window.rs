@@ -1,4 +1,4 @@
-//! The stretch of a log in which the power fails, and the way back from a crash point to its image.
+//! The stretch of a log in which the power fails; rebuilds the image of a crash point.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use super::{CrashPoint, Part, Subset};
 use crate::image::Image;
 use crate::log::{Event, WriteLog};
 
-/// What happened, and where in it the power may fail.
+/// A log, the image before it, and the positions at which the power may fail.
 #[derive(Clone, Debug)]
 pub struct Window<'a> {
     base: &'a Image,
@@ -20,17 +20,17 @@ pub struct Window<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("crash point {point} does not fit a log of {events} events: {why}")]
 pub struct PointError {
-    /// What was asked for.
+    /// The crash point that was asked for.
     pub point: CrashPoint,
-    /// How long the log is.
+    /// Number of events in the log.
     pub events: usize,
-    /// What does not fit.
+    /// The part of the point that does not fit.
     pub why: &'static str,
 }
 
 impl<'a> Window<'a> {
-    /// The power may fail anywhere in `log`, which happened to a device that held `base` and cannot
-    /// split `atomic_bytes` ([`crate::Geometry::atomic_bytes`]).
+    /// Makes a window in which the power may fail anywhere in `log`, which happened to a device
+    /// that held `base` and cannot split `atomic_bytes` ([`crate::Geometry::atomic_bytes`]).
     ///
     /// # Panics
     /// If the log writes beyond the image, or the atomic unit has no bytes.
@@ -41,7 +41,7 @@ impl<'a> Window<'a> {
         Window { base, log, atomic_bytes, positions: 0..log.len() }
     }
 
-    /// The same log, but the power fails only at a position from `from` to `to`: while the events
+    /// Narrows the window: the power fails only at a position from `from` to `to`, while the events
     /// `from..to` were issued.
     ///
     /// # Panics
@@ -52,17 +52,17 @@ impl<'a> Window<'a> {
         Window { positions: from..to, ..self }
     }
 
-    /// What the device held before the log.
+    /// The image before the log.
     pub fn base(&self) -> &'a Image {
         self.base
     }
 
-    /// Everything since.
+    /// The log.
     pub fn log(&self) -> &'a WriteLog {
         self.log
     }
 
-    /// What a power failure cannot split.
+    /// Bytes that a power failure cannot split.
     pub fn atomic_bytes(&self) -> usize {
         self.atomic_bytes
     }
@@ -89,8 +89,8 @@ impl<'a> Window<'a> {
         (log.epoch_start(position)..position).filter(move |&index| log.event(index).is_effect())
     }
 
-    /// For every effect in the window: its index, the event, and how many volatile events were in
-    /// flight before it.
+    /// Iterates over the effects in the window: the index, the event, and the number of volatile
+    /// events in flight before it.
     pub(super) fn effects(&self) -> impl Iterator<Item = (usize, Event<'a>, usize)> {
         let mut in_flight = self.volatile_at_start();
         self.events().filter_map(move |(index, event)| {
@@ -103,12 +103,12 @@ impl<'a> Window<'a> {
         })
     }
 
-    /// How many volatile events were in flight at the first position.
+    /// Number of volatile events in flight at the first position.
     pub(super) fn volatile_at_start(&self) -> usize {
         self.in_flight(self.from()).filter(|&index| self.log.event(index).is_volatile()).count()
     }
 
-    /// The image at `position` if everything arrived.
+    /// Builds the image at `position` if everything arrived.
     pub fn image_at(&self, position: usize) -> Image {
         let mut image = self.base.clone();
         self.log.apply(0..position, &mut image);
