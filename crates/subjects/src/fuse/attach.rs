@@ -1,5 +1,5 @@
-//! Getting a FUSE connection and a place for it: directly as root, through fusermount3 as an
-//! ordinary user.
+//! Opens a FUSE connection and mounts it: directly as root, through fusermount3 as an ordinary
+//! user.
 
 use std::fs;
 use std::io::{self, IoSliceMut, Read};
@@ -28,7 +28,7 @@ const SUBTYPE: &str = "reffs";
 pub(super) struct Connection {
     /// The device, on which requests arrive.
     pub(super) device: OwnedFd,
-    /// Whether other users may use the mount.
+    /// Whether users other than ours may use the mount.
     pub(super) allow_other: bool,
 }
 
@@ -154,7 +154,7 @@ fn receive_descriptor(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
     Ok(device)
 }
 
-/// Where fusermount3 is.
+/// Finds fusermount3 on the path and in the usual directories.
 pub(super) fn find_helper() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/bin", "/bin", "/usr/local/bin"].map(PathBuf::from);
@@ -162,7 +162,7 @@ pub(super) fn find_helper() -> Option<PathBuf> {
     places.map(|dir| dir.join(HELPER)).find(|helper| helper.is_file())
 }
 
-/// What became of an unmount.
+/// The result of an unmount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detached {
     /// The file system is gone.

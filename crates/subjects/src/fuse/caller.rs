@@ -1,4 +1,4 @@
-//! Who sent a request, and what that means for setuid and setgid bits.
+//! The caller of a request, and the effect of a caller on setuid and setgid bits.
 
 use std::fs;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use fathom_core::{Errno, Mode};
 use fathom_model::{Caller, Ino, Volume};
 use fuser::Request;
 
-/// The caller as a request names it: user and group. Permissions were checked by the kernel
+/// Reads the caller as a request names it: user and group. Permissions were checked by the kernel
 /// (`default_permissions`), which is where the other groups of a process matter.
 pub(super) fn of(req: &Request) -> Caller {
     Caller { uid: req.uid(), gid: req.gid(), groups: Arc::from([]) }
@@ -18,7 +18,7 @@ pub(super) fn is_privileged(req: &Request) -> bool {
     req.uid() == 0
 }
 
-/// What a change of contents does to setuid and setgid bits.
+/// Drops setuid and setgid bits after a change of contents, unless the caller is privileged.
 pub(super) fn kill_privileges_unless_privileged(
     volume: &mut Volume,
     req: &Request,

@@ -1,4 +1,5 @@
-//! `setattr`: one request for what are many calls, and what the kernel does not say in it.
+//! Changes of attributes: one request, `setattr`, stands for many calls, and does not say all of
+//! them.
 
 use fathom_core::{Errno, Kind, Mode, Stamp};
 use fathom_model::{Attr, Ino, SetTime, Volume};
@@ -15,7 +16,7 @@ pub(super) struct Change {
     pub(super) size: Option<u64>,
     pub(super) atime: Option<TimeOrNow>,
     pub(super) mtime: Option<TimeOrNow>,
-    /// The file is named by a descriptor.
+    /// Whether the file is named by a descriptor.
     pub(super) has_handle: bool,
 }
 
@@ -49,7 +50,7 @@ impl Change {
 
     /// Makes the change to an inode of which only the attributes are left, see
     /// [`super::state::State`]. It is not an open file: of those the size could change too.
-    pub(super) fn apply_to_ghost(&self, attr: &mut Attr, now: Stamp) {
+    pub(super) fn apply_to_removed(&self, attr: &mut Attr, now: Stamp) {
         let stamp = |time: TimeOrNow| match set_time(time) {
             SetTime::Now => now,
             SetTime::At { sec, nsec } => Stamp::At { sec, nsec },
@@ -66,7 +67,7 @@ impl Change {
     }
 }
 
-/// Truncates, with what that does to setuid bits, and to times even if the size stays.
+/// Truncates, and updates setuid bits, and times even if the size stays.
 pub(super) fn truncate(
     volume: &mut Volume,
     req: &Request,

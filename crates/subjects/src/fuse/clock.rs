@@ -23,10 +23,10 @@ struct Mark {
     unix_ns: u64,
 }
 
-/// The history of a mount: which tick happened when.
+/// The history of a mount: the time of each tick.
 #[derive(Debug)]
 pub(super) struct Clock {
-    /// Never empty; both fields increase.
+    /// Marks, never none; both fields increase.
     marks: Vec<Mark>,
 }
 
@@ -39,7 +39,7 @@ impl Clock {
         Clock { marks: vec![first] }
     }
 
-    /// Says that `tick`, which nobody has used yet, would be used now.
+    /// Notes that `tick`, which nobody has used yet, would be used now.
     pub(super) fn advance_to(&mut self, tick: u64) {
         self.mark(tick, unix_ns());
     }
@@ -53,7 +53,7 @@ impl Clock {
         }
     }
 
-    /// When `tick` happened: seconds and nanoseconds since the epoch.
+    /// The time of `tick`: seconds and nanoseconds since the epoch.
     pub(super) fn time_of(&self, tick: u64) -> (i64, u32) {
         let after = self.marks.partition_point(|mark| mark.tick <= tick);
         let mark = self.marks[after - 1];

@@ -20,7 +20,7 @@ use super::snapshot::{
     LIST_KEYS_MAX, PICKLE_ALL, RESTORE_DISCARD, file_call, number, text, word, words,
 };
 
-/// Work for [`work`], with where the answer goes.
+/// Work for [`work`], with the reply that its answer goes to.
 #[derive(Debug)]
 pub(super) enum Job {
     Restore { key: u64, discard: bool, reply: ReplyIoctl },
@@ -105,7 +105,8 @@ pub(super) fn work(jobs: &Receiver<Job>, shared: &Arc<Shared>, notifier: &Notifi
                 // state it belongs to and not over the restored one.
                 invalidate_pages(shared, notifier);
                 let result = shared.state().restore(key, discard);
-                // Then what was read meanwhile, so that the next access sees the restored state.
+                // Then the pages that were read meanwhile, so that the next access sees the
+                // restored state.
                 invalidate_pages(shared, notifier);
                 answer_done(reply, result);
             }
@@ -151,7 +152,7 @@ fn answer_load(shared: &Shared, path: &Path, reply: ReplyIoctl) {
     }
 }
 
-/// A failure with a message: a negative result still copies the answer to the caller
+/// Answers with a failure and a message: a negative result still copies the answer to the caller
 /// (fuse_do_ioctl, fs/fuse/ioctl.c).
 fn answer_message(reply: ReplyIoctl, message: &str) {
     reply.ioctl(-i32::from(Errno::EIO.0), &file_call(0, 0, message.as_bytes()));

@@ -1,4 +1,4 @@
-//! Between the words of the model and those of the FUSE protocol.
+//! Converts between the words of the model and those of the FUSE protocol.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,12 +8,12 @@ use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 
 use super::clock::Clock;
 
-/// The error as fuser wants it.
+/// Converts an error to fuser's type.
 pub(super) fn errno(errno: Errno) -> fuser::Errno {
     fuser::Errno::from_i32(i32::from(errno.0))
 }
 
-/// The type as fuser wants it.
+/// Converts a file type to fuser's type.
 pub(super) fn file_type(kind: Kind) -> FileType {
     match kind {
         Kind::File => FileType::RegularFile,
@@ -26,7 +26,7 @@ pub(super) fn file_type(kind: Kind) -> FileType {
     }
 }
 
-/// The attributes as fuser wants them.
+/// Converts attributes to fuser's type.
 pub(super) fn file_attr(attr: &Attr, clock: &Clock, block_bytes: u32) -> FileAttr {
     let time = |stamp| match stamp {
         Stamp::Tick(tick) => {
@@ -54,7 +54,7 @@ pub(super) fn file_attr(attr: &Attr, clock: &Clock, block_bytes: u32) -> FileAtt
     }
 }
 
-/// What `mknod` is to make; `None` for a mode that names no such type.
+/// Reads the node that `mknod` is to make; `None` for a mode that names no such type.
 pub(super) fn new_node(mode: u32, rdev: u32) -> Option<NewNode> {
     let (major, minor) = decode_device(rdev);
     Some(match Kind::of_mode(mode)? {
@@ -67,7 +67,7 @@ pub(super) fn new_node(mode: u32, rdev: u32) -> Option<NewNode> {
     })
 }
 
-/// A time argument of `setattr`.
+/// Converts a time argument of `setattr`.
 pub(super) fn set_time(time: TimeOrNow) -> SetTime {
     let TimeOrNow::SpecificTime(time) = time else { return SetTime::Now };
     match time.duration_since(UNIX_EPOCH) {
@@ -87,12 +87,13 @@ fn system_time(sec: i64, nsec: u32) -> SystemTime {
     start + Duration::from_nanos(u64::from(nsec))
 }
 
-/// `new_encode_dev` of the kernel (include/linux/kdev_t.h), the form of the FUSE protocol.
+/// Encodes a device number like `new_encode_dev` of the kernel (include/linux/kdev_t.h), the form
+/// of the FUSE protocol.
 fn encode_device((major, minor): (u32, u32)) -> u32 {
     (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
 }
 
-/// `new_decode_dev` of the kernel.
+/// Decodes a device number like `new_decode_dev` of the kernel.
 fn decode_device(rdev: u32) -> (u32, u32) {
     ((rdev & 0xf_ff00) >> 8, (rdev & 0xff) | ((rdev >> 12) & 0xf_ff00))
 }
@@ -111,10 +112,10 @@ mod tests {
 
     #[test]
     fn times_before_the_epoch_are_exact() {
-        // As fuser's system_time_from_time makes it of (-5, 7).
+        // This is how fuser's system_time_from_time converts (-5, 7).
         let received = UNIX_EPOCH - Duration::new(5, 7);
         assert_eq!(set_time(TimeOrNow::SpecificTime(received)), SetTime::At { sec: -5, nsec: 7 });
-        // As fuser's time_from_system_time wants it for (-5, 7).
+        // This is what fuser's time_from_system_time takes for (-5, 7).
         assert_eq!(system_time(-5, 7), UNIX_EPOCH - Duration::new(4, 999_999_993));
     }
 }

@@ -1,34 +1,34 @@
-//! Why a mount did not come about.
+//! Errors of mounting and unmounting.
 
 use std::io;
 use std::path::PathBuf;
 
 use fathom_model::ConfigError;
 
-/// Why a file system was not mounted, or not unmounted.
+/// The reason why a file system was not mounted, or not unmounted.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The configuration cannot work.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// No such mount point.
+    /// The mount point does not exist.
     #[error("the mount point {point} does not exist: make the directory first")]
     NotFound {
-        /// What was asked for.
+        /// The mount point that was asked for.
         point: PathBuf,
     },
     /// The mount point is not a directory.
     #[error("the mount point {point} is not a directory")]
     NotADirectory {
-        /// What was asked for.
+        /// The mount point that was asked for.
         point: PathBuf,
     },
-    /// Something is in the way.
+    /// A FUSE file system is mounted there already.
     #[error(
         "the mount point {point} is busy: a FUSE file system is mounted there already; unmount it with `fusermount3 -u {point}`"
     )]
     Busy {
-        /// What was asked for.
+        /// The mount point that was asked for.
         point: PathBuf,
     },
     /// A dead FUSE server left its mount behind.
@@ -36,15 +36,15 @@ pub enum MountError {
         "the mount point {point} still has the mount of a dead server: remove it with `fusermount3 -u -z {point}`"
     )]
     Stale {
-        /// What was asked for.
+        /// The mount point that was asked for.
         point: PathBuf,
     },
     /// The mount point cannot be looked at.
     #[error("cannot use the mount point {point}: {source}")]
     Point {
-        /// What was asked for.
+        /// The mount point that was asked for.
         point: PathBuf,
-        /// Why.
+        /// The reason from the operating system.
         source: io::Error,
     },
     /// The kernel has no FUSE.
@@ -63,7 +63,7 @@ pub enum MountError {
     /// fusermount3 refused.
     #[error("fusermount3 failed: {message}")]
     Helper {
-        /// What it said.
+        /// Its message.
         message: String,
     },
     /// The file that keeps the file system cannot be used.
@@ -74,18 +74,18 @@ pub enum MountError {
     Os {
         /// The call.
         call: &'static str,
-        /// Why.
+        /// The reason from the operating system.
         source: io::Error,
     },
 }
 
 impl MountError {
-    /// For `map_err` after reading or writing what is kept.
+    /// Makes an error, for `map_err` after reading or writing the file that keeps the file system.
     pub(super) fn state(error: impl std::fmt::Display) -> MountError {
         MountError::State(error.to_string())
     }
 
-    /// For `map_err` after `call`.
+    /// Makes an error, for `map_err` after `call`.
     pub(super) fn os<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> MountError {
         move |error| MountError::Os { call, source: error.into() }
     }

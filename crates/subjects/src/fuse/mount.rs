@@ -30,14 +30,14 @@ use super::pickle;
 use super::server::{Server, Shared};
 use super::watchdog::Watchdog;
 
-/// The key of the file system itself among the saved states in a file.
+/// The key of the present state among the saved states in a file.
 const PRESENT: u64 = u64::MAX;
 
-/// How a mount is served.
+/// Options of serving a mount.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Threads that answer requests. All take the same lock, so that more of them only help where
-    /// the copying of large reads and writes dominates.
+    /// Number of threads that answer requests. All take the same lock, so that more of them only
+    /// help where the copying of large reads and writes dominates.
     pub threads: usize,
 }
 
@@ -48,12 +48,12 @@ impl Default for Options {
     }
 }
 
-/// Where a mount is.
+/// The place of a mount.
 #[derive(Debug)]
 enum Place {
-    /// On a directory, watched over in case this process is killed.
+    /// A directory, watched over in case this process is killed.
     Point(PathBuf, Watchdog),
-    /// Nowhere: reachable through this descriptor only, and gone with it.
+    /// No directory: the mount is reachable through this descriptor only, and gone with it.
     Detached(OwnedFd),
 }
 
@@ -197,7 +197,7 @@ impl Mount {
         self.host.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Unmounts, as [`Mount::unmount`]; what was served can still be looked at.
+    /// Unmounts like [`Mount::unmount`]; the volume can still be looked at.
     pub(super) fn end(&mut self) -> Result<(), MountError> {
         let detached = match self.place.take() {
             None => return Ok(()),
@@ -286,8 +286,8 @@ impl Host {
     }
 }
 
-/// Gives this thread a descriptor table of its own, with standard input, output and error and `kept`
-/// in it: see the module documentation.
+/// Gives this thread a descriptor table of its own, with standard input, output and error and
+/// `kept` in it, so that a killed process does not hang (the module documentation has the reasons).
 fn keep_only(kept: RawFd) -> io::Result<OwnedFd> {
     const FIRST: u32 = 3;
     let check = |result: libc::c_int| match result {

@@ -1,4 +1,4 @@
-//! Saved states as a file.
+//! Writes saved states to a file and reads them back.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -22,13 +22,13 @@ const MAGIC: [u8; 8] = *b"FATHOMPK";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 8 + 4 + 8 + 16;
 
-/// Keeps the checksum apart from other uses of the hash.
+/// Domain of the checksum, which keeps it apart from other uses of the hash.
 const DOMAIN: u64 = u64::from_le_bytes(MAGIC);
 
-/// zstd's default: three times as fast as 9 for a few percent of size.
+/// Compression level: zstd's default, three times as fast as 9 for a few percent of size.
 const COMPRESSION_LEVEL: i32 = 3;
 
-/// Why saved states could not be written or read.
+/// The reason why saved states could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PickleError {
     #[error("cannot {what} {path}: {source}")]

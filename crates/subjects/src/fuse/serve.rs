@@ -1,4 +1,4 @@
-//! Serving a mount until somebody ends it.
+//! Serves a mount until somebody ends it.
 
 #![allow(unsafe_code, reason = "talks to the kernel; every block says why it is sound")]
 
@@ -14,16 +14,16 @@ use fathom_model::Config;
 use super::error::MountError;
 use super::mount::{Mount, Options};
 
-/// Why serving ended.
+/// The reason why serving ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// SIGINT, SIGTERM or SIGHUP; the file system has been unmounted.
+    /// A signal came: SIGINT, SIGTERM or SIGHUP; the file system has been unmounted.
     Signal,
     /// Somebody else has unmounted it.
     Unmounted,
 }
 
-/// How often to look whether there is a reason to end: not noticed by people, nor by the processor.
+/// Interval at which to look for a reason to end: not noticed by people, nor by the processor.
 const POLL: Duration = Duration::from_millis(20);
 
 /// Mounts a file system on `point` and serves it until it is unmounted or a signal asks to end. Calls
@@ -70,7 +70,7 @@ extern "C" fn note(_signal: libc::c_int) {
 /// The signals that ask a program to end.
 const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// Catches [`SIGNALS`] while it lives; what was done with them before is done again afterwards.
+/// Catches [`SIGNALS`] while it lives; restores their former handlers afterwards.
 struct SignalGuard {
     before: [libc::sigaction; 3],
 }

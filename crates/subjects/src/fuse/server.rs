@@ -28,21 +28,23 @@ use super::control::{self, Job};
 use super::convert::{errno, file_type, new_node};
 use super::state::State;
 
-/// How long the kernel may believe what it was told: not at all. See the module documentation of
-/// [`super`] for the reasons.
+/// Time for which the kernel may believe what it was told: not at all. The module documentation of
+/// [`super`] has the reasons.
 const TTL: Duration = Duration::ZERO;
 
-/// There is no state behind an open file: the kernel names the inode in every request.
+/// The handle of every open file. No state is behind it: the kernel names the inode in every
+/// request.
 const HANDLE: FileHandle = FileHandle(0);
 
-/// Inode numbers are never used twice: they need no generation beside them.
+/// The generation of every inode. Inode numbers are never used twice: they need no generation
+/// beside them.
 const GENERATION: Generation = Generation(0);
 
-/// What outlives a mount: unmounting and mounting again takes it along.
+/// The state that outlives a mount: unmounting and mounting again takes it along.
 #[derive(Debug)]
 pub(super) struct Shared {
     state: Mutex<State>,
-    /// The server's own user: who may save and restore, beside root.
+    /// The server's own user, who may save and restore, beside root.
     pub(super) owner_uid: u32,
 }
 
@@ -52,18 +54,18 @@ impl Shared {
         Shared { state: Mutex::new(State::new(volume)), owner_uid }
     }
 
-    /// The state, locked. A panic in the model leaves the lock poisoned and takes the server down
+    /// Locks the state. A panic in the model leaves the lock poisoned and takes the server down
     /// with it: better than serving a broken reference.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("the reference file system panicked")
     }
 }
 
-/// Serves one mount.
+/// Answers the requests of one mount.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) shared: Arc<Shared>,
-    /// For what must not be done by a thread that answers requests.
+    /// Takes work that must not be done by a thread that answers requests.
     pub(super) jobs: Sender<Job>,
 }
 
@@ -73,7 +75,8 @@ impl Server {
     }
 }
 
-/// Entries looked up for one READDIR: as many as fit into the 32 KiB that C libraries ask for.
+/// Greatest number of entries looked up for one READDIR: as many as fit into the 32 KiB that C
+/// libraries ask for.
 const READDIR_ENTRIES_MAX: usize = 1024;
 
 fn answer_empty(reply: ReplyEmpty, result: Result<(), Errno>) {
@@ -90,7 +93,7 @@ fn answer_entry(reply: ReplyEntry, result: Result<FileAttr, Errno>) {
     }
 }
 
-/// Answers for a value or a list of names: its length if no buffer was given.
+/// Answers with a value or a list of names: with its length if no buffer was given.
 fn answer_xattr(reply: ReplyXattr, size: u32, result: Result<&[u8], Errno>) {
     match result {
         Err(e) => reply.error(errno(e)),
@@ -100,9 +103,9 @@ fn answer_xattr(reply: ReplyXattr, size: u32, result: Result<&[u8], Errno>) {
     }
 }
 
-/// The name of an extended attribute, if it is of a class that Linux file systems have. For others
-/// the kernel would not even ask them, but FUSE passes every name on (fs/fuse/xattr.c). Who may use
-/// which class is the kernel's decision; access control lists (`system.`) are not offered.
+/// Checks the name of an extended attribute: it must be of a class that Linux file systems have.
+/// For others the kernel would not even ask them, but FUSE passes every name on (fs/fuse/xattr.c).
+/// The kernel decides who may use which class; access control lists (`system.`) are not offered.
 fn xattr_name(name: &OsStr) -> Result<&[u8], Errno> {
     let name = name.as_bytes();
     let classes = [&b"user."[..], b"trusted.", b"security."];
@@ -173,9 +176,9 @@ impl Filesystem for Server {
     ) {
         let change = Change { mode, uid, gid, size, atime, mtime, has_handle: fh.is_some() };
         let mut state = self.state();
-        let result = match state.ghost_mut(ino.0) {
+        let result = match state.removed_mut(ino.0) {
             Some((attr, now)) => {
-                change.apply_to_ghost(attr, now);
+                change.apply_to_removed(attr, now);
                 Ok(())
             }
             None => change.apply(state.volume_mut(), req, ino.0),

@@ -1,4 +1,4 @@
-//! Saving and restoring the state of a mounted RefFS: the ioctls, and a client for them.
+//! Saves and restores the state of a mounted RefFS: the ioctls, and a client for them.
 //!
 //! Any directory of the mount will do. Only the user who mounted and root may call (`EPERM`).
 //! Keys are the caller's choice; a saved state is never overwritten (`EEXIST`), and one that is not
@@ -29,14 +29,14 @@ use std::{io, path};
 use fathom_core::Errno;
 use rustix::fs::{Mode, OFlags};
 
-/// The numbers. The letter 0xfa is unused in the kernel's ioctl-number.rst.
+/// The numbers of the ioctls. The letter 0xfa is unused in the kernel's ioctl-number.rst.
 pub(super) mod number {
     use super::{FILE_CALL_BYTES, KEY_BYTES, LIST_BYTES, RESTORE_BYTES};
 
     const WRITE: u32 = 1;
     const READ: u32 = 2;
 
-    /// `_IOC` of include/uapi/asm-generic/ioctl.h.
+    /// Computes a number like `_IOC` of include/uapi/asm-generic/ioctl.h.
     const fn ioc(direction: u32, number: u32, bytes: usize) -> u32 {
         direction << 30 | (bytes as u32) << 16 | 0xfa << 8 | number
     }
@@ -55,32 +55,32 @@ const LIST_BYTES: usize = 4096;
 const PATH_BYTES: usize = 4096;
 const FILE_CALL_BYTES: usize = 16 + PATH_BYTES;
 
-/// Keys in one answer to LIST.
+/// Greatest number of keys in one answer to LIST.
 pub(super) const LIST_KEYS_MAX: usize = LIST_BYTES / KEY_BYTES - 1;
 
-/// Flag of RESTORE: forget the saved state afterwards.
+/// Flag of RESTORE that forgets the saved state afterwards.
 pub(super) const RESTORE_DISCARD: u64 = 1;
 
-/// Flag of PICKLE: every saved state.
+/// Flag of PICKLE that writes every saved state.
 pub(super) const PICKLE_ALL: u64 = 1;
 
-/// The `index`th 64-bit word of an argument.
+/// Reads the `index`th 64-bit word of an argument.
 pub(super) fn word(argument: &[u8], index: usize) -> Option<u64> {
     let bytes = argument.get(index * KEY_BYTES..(index + 1) * KEY_BYTES)?;
     Some(u64::from_ne_bytes(bytes.try_into().ok()?))
 }
 
-/// 64-bit words as an argument.
+/// Makes an argument of 64-bit words.
 pub(super) fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// The text field of a `FileCall`.
+/// Reads the text field of a `FileCall`.
 pub(super) fn text(argument: &[u8]) -> Option<&CStr> {
     CStr::from_bytes_until_nul(argument.get(16..)?).ok()
 }
 
-/// A `FileCall`; a text that is too long for it is cut.
+/// Makes a `FileCall`; a text that is too long for it is cut.
 pub(super) fn file_call(key: u64, flags: u64, text: &[u8]) -> Vec<u8> {
     let mut bytes = words(&[key, flags]);
     bytes.extend_from_slice(&text[..text.len().min(PATH_BYTES - 1)]);
@@ -88,7 +88,7 @@ pub(super) fn file_call(key: u64, flags: u64, text: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Why a snapshot call failed.
+/// The reason why a snapshot call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// The directory cannot be opened.
@@ -96,28 +96,28 @@ pub enum SnapshotError {
     Open {
         /// The directory.
         dir: PathBuf,
-        /// Why.
+        /// The reason from the operating system.
         source: io::Error,
     },
-    /// Something else is mounted there.
+    /// The directory is not on a RefFS.
     #[error("this directory is not on a mount of `fathom mount`")]
     NotMounted,
-    /// Not the user who mounted.
+    /// The caller is neither the user who mounted nor root.
     #[error("only root and the user who runs `fathom mount` may save and restore its state")]
     Denied,
-    /// No such snapshot.
+    /// No state is saved under the key.
     #[error("there is no snapshot {key}: see `fathom snapshot list`")]
     NoSuchKey {
-        /// What was asked for.
+        /// The key that was asked for.
         key: u64,
     },
-    /// The key is in use.
+    /// A state is already saved under the key.
     #[error("snapshot {key} exists already: drop it first or choose another key")]
     KeyExists {
-        /// What was asked for.
+        /// The key that was asked for.
         key: u64,
     },
-    /// A path that does not fit into the call.
+    /// The path does not fit into the call.
     #[error("the file name {path} is longer than 4095 bytes or contains a zero byte")]
     Path {
         /// The file.
@@ -126,12 +126,12 @@ pub enum SnapshotError {
     /// The server could not write or read the file, and says why.
     #[error("{0}")]
     File(String),
-    /// Anything else.
+    /// Another error of a system call.
     #[error("{call}: {source}")]
     Os {
         /// The call.
         call: &'static str,
-        /// Why.
+        /// The reason from the operating system.
         source: io::Error,
     },
 }
@@ -271,7 +271,7 @@ impl Snapshots {
     }
 }
 
-/// A failed ioctl, before it is known what the error is about.
+/// A failed ioctl, before it is known which error it means.
 struct CallFailure {
     call: &'static str,
     source: io::Error,
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn numbers_are_what_the_table_says() {
-        // As <linux/ioctl.h> computes them.
+        // These are the values that <linux/ioctl.h> computes.
         assert_eq!(number::SAVE, 0x4008_fa01);
         assert_eq!(number::RESTORE, 0x4010_fa02);
         assert_eq!(number::DROP, 0x4008_fa03);

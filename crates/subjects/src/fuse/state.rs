@@ -1,4 +1,4 @@
-//! What the server knows: the volume, what the kernel remembers of it, and the saved states.
+//! The state of the server: the volume, the kernel's references to it, and the saved states.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,28 +16,29 @@ use super::convert::file_attr;
 pub(super) struct State {
     volume: Volume,
     clock: Clock,
-    /// How many references the kernel holds (`nlookup` of the protocol): one for every entry it was
-    /// told of, until it forgets them. The root needs none.
+    /// Number of references that the kernel holds (`nlookup` of the protocol): one for every entry
+    /// it was told of, until it forgets them. The root needs none.
     known: HashMap<Ino, u64>,
-    /// What somebody has open or mapped; pinned in the volume, so that it stays without a name.
+    /// Inodes that somebody has open or mapped; pinned in the volume, so that they stay without a
+    /// name.
     open: HashMap<Ino, Open>,
     /// Inodes that went while the kernel still knew them, as they last were. It forgets most of them
     /// a moment later; but an `O_PATH` descriptor, a working directory or an open FIFO, of which the
     /// server hears nothing, may ask for the attributes. The volume does not wait for that: space is
     /// free as soon as the last name and the last open file are gone.
-    ghosts: HashMap<Ino, Attr>,
+    removed: HashMap<Ino, Attr>,
     /// Saved states. No two inodes of any of them have the same number, so what the kernel knows
     /// means the same inode in all states that have it, and none in the others.
     pool: BTreeMap<u64, Volume>,
 }
 
-/// How an inode is open.
+/// The open handles of an inode.
 #[derive(Debug)]
 struct Open {
     count: u32,
-    /// The kernel may hold pages of it: it is a file.
+    /// Whether the kernel may hold pages of it: it is a file.
     has_pages: bool,
-    /// False if the present state does not have the inode.
+    /// Whether it is pinned: false if the present state does not have the inode.
     pinned: bool,
 }
 
@@ -48,25 +49,25 @@ impl State {
             volume,
             known: HashMap::new(),
             open: HashMap::new(),
-            ghosts: HashMap::new(),
+            removed: HashMap::new(),
             pool: BTreeMap::new(),
         }
     }
 
-    /// The volume, for looking at it.
+    /// Gives read access to the volume.
     pub(super) fn volume(&self) -> &Volume {
         &self.volume
     }
 
-    /// The volume, for changing it now.
+    /// Gives access to the volume for a change that happens now.
     pub(super) fn volume_mut(&mut self) -> &mut Volume {
         self.clock.advance_to(self.volume.clock() + 1);
         &mut self.volume
     }
 
     pub(super) fn attr(&self, ino: Ino) -> Result<FileAttr, Errno> {
-        let ghost = |errno| self.ghosts.get(&ino).cloned().ok_or(errno);
-        let attr = self.volume.attr(ino).or_else(ghost)?;
+        let removed = |errno| self.removed.get(&ino).cloned().ok_or(errno);
+        let attr = self.volume.attr(ino).or_else(removed)?;
         Ok(file_attr(&attr, &self.clock, self.volume.config().block_bytes))
     }
 
@@ -75,7 +76,7 @@ impl State {
         self.tell(ino)
     }
 
-    /// The attributes for the kernel, which from now on knows the inode.
+    /// Returns the attributes for the kernel, which from now on knows the inode.
     fn tell(&mut self, ino: Ino) -> Result<FileAttr, Errno> {
         let attr = self.attr(ino)?;
         *self.known.entry(ino).or_default() += 1;
@@ -121,7 +122,7 @@ impl State {
         self.removing(to_dir, to, |volume| volume.rename(caller, from_dir, from, to_dir, to, flags))
     }
 
-    /// Does what may take the last name from the inode that `dir/name` names.
+    /// Runs `act`, which may take the last name from the inode that `dir/name` names.
     fn removing(
         &mut self,
         dir: Ino,
@@ -142,27 +143,27 @@ impl State {
         if self.known.contains_key(&attr.ino) && self.volume.attr(attr.ino).is_err() {
             attr.nlink = 0;
             attr.times.ctime = Stamp::Tick(self.volume.clock());
-            self.ghosts.insert(attr.ino, attr);
+            self.removed.insert(attr.ino, attr);
         }
     }
 
-    /// The attributes of an inode that is gone, for changing them now.
-    pub(super) fn ghost_mut(&mut self, ino: Ino) -> Option<(&mut Attr, Stamp)> {
+    /// Gives access to the attributes of an inode that is gone, for a change that happens now.
+    pub(super) fn removed_mut(&mut self, ino: Ino) -> Option<(&mut Attr, Stamp)> {
         let now = Stamp::Tick(self.volume.clock());
-        self.ghosts.get_mut(&ino).map(|attr| (attr, now))
+        self.removed.get_mut(&ino).map(|attr| (attr, now))
     }
 
-    /// The kernel gives `count` references back.
+    /// Takes `count` references back from the kernel.
     pub(super) fn forget(&mut self, ino: Ino, count: u64) {
         let Some(known) = self.known.get_mut(&ino) else { return };
         *known = known.saturating_sub(count);
         if *known == 0 {
             self.known.remove(&ino);
-            self.ghosts.remove(&ino);
+            self.removed.remove(&ino);
         }
     }
 
-    /// Somebody opens a file (which may have pages) or a directory.
+    /// Notes that somebody opens a file (which may have pages) or a directory.
     pub(super) fn open(&mut self, ino: Ino, has_pages: bool) -> Result<(), Errno> {
         match self.open.get_mut(&ino) {
             Some(open) => {
@@ -177,7 +178,7 @@ impl State {
         Ok(())
     }
 
-    /// Somebody closes it, and has unmapped it.
+    /// Notes that somebody closes it, and has unmapped it.
     pub(super) fn release(&mut self, ino: Ino) {
         let Some(open) = self.open.get_mut(&ino) else { return };
         open.count -= 1;
@@ -192,21 +193,21 @@ impl State {
         }
     }
 
-    /// The inodes whose contents the kernel may hold.
+    /// Lists the inodes whose contents the kernel may hold.
     pub(super) fn inodes_with_pages(&self) -> Vec<Ino> {
         self.open.iter().filter(|(_, open)| open.has_pages).map(|(ino, _)| *ino).collect()
     }
 
-    /// What an unmount does: the kernel forgets everything without saying so.
+    /// Forgets what an unmount makes the kernel forget without saying so.
     pub(super) fn unmounted(&mut self) {
         self.known.clear();
         self.open.clear();
-        self.ghosts.clear();
+        self.removed.clear();
         self.volume.remount();
     }
 }
 
-/// Saved states.
+/// Operations on the saved states.
 impl State {
     /// Saves the present state; a key is never overwritten.
     pub(super) fn save(&mut self, key: u64) -> Result<(), Errno> {
@@ -220,7 +221,7 @@ impl State {
     /// Goes back to a saved state.
     pub(super) fn restore(&mut self, key: u64, discard: bool) -> Result<(), Errno> {
         self.volume.restore(self.pool.get(&key).ok_or(Errno::ENOENT)?);
-        self.ghosts.clear();
+        self.removed.clear();
         for (ino, open) in &mut self.open {
             // The volume has dropped the pins of inodes that the restored state does not have.
             open.pinned = match open.pinned {
@@ -243,7 +244,7 @@ impl State {
         self.pool.range(start..).map(|(key, _)| *key)
     }
 
-    /// Saved states: that of `key`, or all of them.
+    /// Clones saved states: that of `key`, or all of them.
     pub(super) fn snapshots(&self, key: Option<u64>) -> Result<Vec<(u64, Volume)>, Errno> {
         let wanted = key.map_or(0..=u64::MAX, |key| key..=key);
         let found: Vec<_> =
@@ -251,7 +252,7 @@ impl State {
         if key.is_some() && found.is_empty() { Err(Errno::ENOENT) } else { Ok(found) }
     }
 
-    /// A saved state in a form that can be stored, with times instead of ticks.
+    /// Converts a saved state to a form that can be stored, with times instead of ticks.
     pub(super) fn image(&self, volume: &Volume) -> VolumeImage {
         let mut image = volume.export();
         image.fix_times(|tick| self.clock.time_of(tick));

@@ -1,4 +1,4 @@
-//! [`ReffsSubject`]: operations on a RefFS of its own, by real system calls.
+//! [`ReffsSubject`]: executes operations on a RefFS of its own, by real system calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,27 +20,27 @@ const START: u64 = 0;
 /// The reference file system behind the kernel's FUSE. As root it is mounted where nobody sees it;
 /// as an ordinary user on a temporary directory. Takes over its thread: see [`crate::sys`].
 pub struct ReffsSubject {
-    /// Dropped first: it keeps the file system busy.
+    /// The executor, dropped first: it keeps the file system busy.
     executor: Executor,
-    /// None only while it is being remounted, or after that failed.
-    live: Option<Live>,
+    /// The mounted file system; none only while it is being remounted, or after that failed.
+    mounted: Option<MountedReffs>,
     key_next: u64,
-    /// What must be minded in each saved state.
+    /// The guard of each saved state: which paths need a check there.
     guards: BTreeMap<u64, Guard>,
     name: String,
     _point: Option<TempDir>,
 }
 
-/// What is there while the file system is mounted.
-struct Live {
+/// The mount, and the client that saves and restores its states.
+struct MountedReffs {
     snapshots: Snapshots,
     mount: Mount,
 }
 
-impl Live {
-    fn new(mount: Mount) -> Result<Live, HarnessFault> {
+impl MountedReffs {
+    fn new(mount: Mount) -> Result<MountedReffs, HarnessFault> {
         let root = mount.open_root().map_err(fault("mounting"))?;
-        Ok(Live { snapshots: Snapshots::from(root), mount })
+        Ok(MountedReffs { snapshots: Snapshots::from(root), mount })
     }
 }
 
@@ -77,13 +77,13 @@ impl ReffsSubject {
                 .map_err(|error| HarnessFault::new("making a mount point", error))?;
             (Mount::start(point.path(), config, options), Some(point))
         };
-        let live = Live::new(mount.map_err(fault("mounting"))?)?;
-        let root = live.mount.open_root().map_err(fault("entering"))?;
-        live.snapshots.save(START).map_err(fault("saving"))?;
+        let mounted = MountedReffs::new(mount.map_err(fault("mounting"))?)?;
+        let root = mounted.mount.open_root().map_err(fault("entering"))?;
+        mounted.snapshots.save(START).map_err(fault("saving"))?;
         let executor = Executor::new(root, view)?;
         Ok(ReffsSubject {
             executor,
-            live: Some(live),
+            mounted: Some(mounted),
             key_next: START + 1,
             guards: BTreeMap::new(),
             name,
@@ -91,28 +91,30 @@ impl ReffsSubject {
         })
     }
 
-    /// Looks at the volume behind the mount.
+    /// The mount, to look at the volume behind it.
     ///
     /// # Errors
     /// If the mount is gone.
     pub fn mount(&self) -> Result<&Mount, HarnessFault> {
-        Ok(&self.live()?.mount)
+        Ok(&self.mounted()?.mount)
     }
 
-    fn live(&self) -> Result<&Live, HarnessFault> {
-        self.live.as_ref().ok_or_else(|| {
+    fn mounted(&self) -> Result<&MountedReffs, HarnessFault> {
+        self.mounted.as_ref().ok_or_else(|| {
             HarnessFault::new("using the reference file system", "remounting it has failed")
         })
     }
 
     fn remount(&mut self) -> Result<Outcome, HarnessFault> {
-        self.live()?;
+        self.mounted()?;
         self.executor.release();
-        let Some(Live { snapshots, mount }) = self.live.take() else { unreachable!("checked") };
+        let Some(MountedReffs { snapshots, mount }) = self.mounted.take() else {
+            unreachable!("checked")
+        };
         drop(snapshots);
-        let live = Live::new(mount.remount().map_err(fault("remounting"))?)?;
-        self.executor.resume(live.mount.open_root().map_err(fault("entering"))?)?;
-        self.live = Some(live);
+        let mounted = MountedReffs::new(mount.remount().map_err(fault("remounting"))?)?;
+        self.executor.resume(mounted.mount.open_root().map_err(fault("entering"))?)?;
+        self.mounted = Some(mounted);
         Ok(Outcome::ok(0))
     }
 }
@@ -148,9 +150,9 @@ impl Subject for ReffsSubject {
 impl Testbed for ReffsSubject {
     fn reset(&mut self) -> Result<(), HarnessFault> {
         self.executor.release();
-        let live = self.live()?;
-        live.snapshots.restore(START, false).map_err(fault("restoring"))?;
-        let root = live.mount.open_root().map_err(fault("entering"))?;
+        let mounted = self.mounted()?;
+        mounted.snapshots.restore(START, false).map_err(fault("restoring"))?;
+        let root = mounted.mount.open_root().map_err(fault("entering"))?;
         self.executor.restart(root)
     }
 
@@ -170,7 +172,7 @@ impl Testbed for ReffsSubject {
             ));
         }
         let key = self.key_next;
-        self.live()?.snapshots.save(key).map_err(fault("saving"))?;
+        self.mounted()?.snapshots.save(key).map_err(fault("saving"))?;
         self.guards.insert(key, self.executor.guard().clone());
         self.key_next += 1;
         Ok(Saved(key))
@@ -182,18 +184,18 @@ impl Testbed for ReffsSubject {
                 HarnessFault::new("restoring", format!("{saved:?} was not saved"))
             })?;
         self.executor.close_all();
-        let live = self.live()?;
-        live.snapshots.restore(saved.0, false).map_err(fault("restoring"))?;
-        let root = live.mount.open_root().map_err(fault("entering"))?;
+        let mounted = self.mounted()?;
+        mounted.snapshots.restore(saved.0, false).map_err(fault("restoring"))?;
+        let root = mounted.mount.open_root().map_err(fault("entering"))?;
         self.executor.restart_with(root, &guard)
     }
 
     fn forget(&mut self, saved: Saved) {
         if self.guards.remove(&saved.0).is_some()
-            && let Ok(live) = self.live()
+            && let Ok(mounted) = self.mounted()
         {
             // If the mount is gone, so is what was saved in it.
-            let _ = live.snapshots.drop(saved.0);
+            let _ = mounted.snapshots.drop(saved.0);
         }
     }
 }

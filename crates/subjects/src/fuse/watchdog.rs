@@ -17,12 +17,12 @@ use std::ptr;
 
 use super::attach;
 
-/// From now on there is a mount to clean up.
+/// Message: from now on there is a mount to clean up.
 const ARM: u8 = b'a';
-/// The mount is gone, there is nothing left to do.
+/// Message: the mount is gone, there is nothing left to do.
 const DISMISS: u8 = b'd';
 
-/// Watches over one mount of this process.
+/// The process that watches over one mount of this process.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     pipe: PipeWriter,
@@ -44,12 +44,12 @@ impl Watchdog {
         }
     }
 
-    /// The file system is mounted.
+    /// Tells the process that the file system is mounted.
     pub(super) fn arm(&mut self) -> io::Result<()> {
         self.pipe.write_all(&[ARM])
     }
 
-    /// The file system is unmounted; ends the process.
+    /// Tells the process that the file system is unmounted; waits for its end.
     pub(super) fn dismiss(mut self) {
         if self.pipe.write_all(&[DISMISS]).is_err() {
             return; // somebody has killed it
@@ -59,7 +59,7 @@ impl Watchdog {
     }
 }
 
-/// What the child does, with everything allocated before the fork.
+/// The paths that the child needs, allocated before the fork.
 struct CleanUpTask {
     point: CString,
     helper: CString,
@@ -123,7 +123,7 @@ impl CleanUpTask {
     }
 }
 
-/// Waits for the end of the pipe at descriptor 0; tells whether it came with a mount in place.
+/// Waits for the end of the pipe at descriptor 0; returns whether it came with a mount in place.
 unsafe fn must_clean_up() -> bool {
     let mut armed = false;
     loop {

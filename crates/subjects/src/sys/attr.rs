@@ -1,4 +1,4 @@
-//! Attributes: size, mode, owner, times, access, space.
+//! Executes operations on attributes: size, mode, owner, times, access, space.
 
 use fathom_core::flags::AccessMode;
 use fathom_core::{Errno, Kind, Mode, Outcome, Payload, Stat, Statfs, Target, TimeArg};
@@ -6,7 +6,7 @@ use fathom_core::{Errno, Kind, Mode, Outcome, Payload, Stat, Statfs, Target, Tim
 use super::guard::Refusal;
 use super::{Applied, Executor, Place, call};
 
-/// chown(2): "leave as it is".
+/// The id that chown(2) leaves as it is.
 const NO_CHANGE: u32 = u32::MAX;
 
 impl Executor {
@@ -89,7 +89,7 @@ impl Executor {
     }
 }
 
-/// The target of a call that has no variant for symbolic links.
+/// Makes a target follow a last symbolic link, for a call that has no variant for links.
 fn following(target: &Target) -> Target {
     match target {
         Target::Link(path) => Target::Path(path.clone()),

@@ -1,5 +1,5 @@
-//! [`Buffer`]: where data of calls goes, page-aligned so that `O_DIRECT` judges offset and length
-//! only, reused by all operations of an executor.
+//! [`Buffer`]: the memory for the data of calls, page-aligned so that `O_DIRECT` judges offset and
+//! length only, reused by all operations of an executor.
 #![allow(unsafe_code, reason = "talks to the kernel; every block says why it is sound")]
 
 use std::ffi::c_void;
@@ -9,7 +9,8 @@ use std::ptr::{self, NonNull};
 use fathom_core::{Pattern, pattern};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-/// Most bytes that one operation may move. Memory is only used as far as it is touched.
+/// Greatest number of bytes that one operation may move. Memory is only used as far as it is
+/// touched.
 pub(super) const BUFFER_BYTES: usize = 64 << 20;
 
 /// A private anonymous mapping of [`BUFFER_BYTES`].
@@ -27,7 +28,7 @@ impl Buffer {
         Ok(Buffer { start: NonNull::new(start.cast()).expect("mmap never returns page zero") })
     }
 
-    /// The first `len` bytes, at most [`BUFFER_BYTES`]; what they hold is left from earlier use.
+    /// The first `len` bytes, at most [`BUFFER_BYTES`]; they hold what earlier use left.
     pub(super) fn slice(&mut self, len: usize) -> &mut [u8] {
         assert!(len <= BUFFER_BYTES, "callers refuse or clamp longer operations");
         // SAFETY: the mapping is that long, initialised by the kernel with zeros, only reachable
@@ -35,7 +36,7 @@ impl Buffer {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), len) }
     }
 
-    /// The bytes of a pattern of at most [`BUFFER_BYTES`].
+    /// Fills the buffer with a pattern of at most [`BUFFER_BYTES`]; returns its bytes.
     pub(super) fn pattern(&mut self, data: Pattern) -> &[u8] {
         let bytes = self.slice(data.len as usize);
         for (index, chunk) in bytes.chunks_mut(8).enumerate() {

@@ -20,10 +20,10 @@ use libc::c_long;
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("file offsets are passed as single arguments: a 64-bit Linux is needed");
 
-/// What a call answered.
+/// The result of a call.
 pub(super) type Answer = Result<u64, Errno>;
 
-/// "Relative to the current directory".
+/// The descriptor that means "relative to the current directory".
 const HERE: RawFd = libc::AT_FDCWD;
 
 /// An argument as the kernel takes it: one machine word.
@@ -54,7 +54,7 @@ impl Word for &CStr {
     }
 }
 
-/// An optional in-and-out argument: a null pointer if there is none.
+/// Passes an optional in-and-out argument: a null pointer if there is none.
 impl<T> Word for &mut Option<T> {
     fn word(self) -> c_long {
         self.as_mut().map_or(ptr::null_mut(), |value| value as *mut T) as c_long
@@ -150,7 +150,8 @@ fn answer(returned: c_long) -> Answer {
     Err(Errno::from_io(&error).expect("a failed system call sets errno"))
 }
 
-/// `openat(2)` relative to the current directory; close-on-exec is added (no result shows it).
+/// Calls `openat(2)` relative to the current directory; close-on-exec is added (no result shows
+/// it).
 pub(super) fn open(path: &CStr, flags: i32, mode: u32) -> Result<OwnedFd, Errno> {
     let flags = flags | libc::O_CLOEXEC;
     // SAFETY: the path is NUL-terminated and outlives the call.
@@ -159,7 +160,8 @@ pub(super) fn open(path: &CStr, flags: i32, mode: u32) -> Result<OwnedFd, Errno>
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
-/// `openat2(2)` with `O_PATH` and `RESOLVE_BENEATH`: resolves a path without touching what it names.
+/// Calls `openat2(2)` with `O_PATH` and `RESOLVE_BENEATH`: resolves a path without touching what it
+/// names.
 pub(super) fn probe_beneath(path: &CStr, flags: i32) -> Result<OwnedFd, Errno> {
     // SAFETY: open_how is a plain structure of integers; all zeros is its documented default.
     let mut how: libc::open_how = unsafe { zeroed() };
@@ -172,14 +174,14 @@ pub(super) fn probe_beneath(path: &CStr, flags: i32) -> Result<OwnedFd, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(answer(fd)? as RawFd) })
 }
 
-/// `close(2)`; no file is descriptor −1.
+/// Calls `close(2)`; no file is descriptor −1.
 pub(super) fn close(file: Option<OwnedFd>) -> Answer {
     let fd = file.map_or(-1, IntoRawFd::into_raw_fd);
     // SAFETY: the descriptor was owned by us and is given up here (or is −1).
     answer(unsafe { libc::syscall(libc::SYS_close, fd) })
 }
 
-/// `statx(2)` of what `stat(2)` returns.
+/// Calls `statx(2)` for the fields that `stat(2)` returns.
 pub(super) fn statx(dir: RawFd, path: &CStr, flags: i32) -> Result<libc::statx, Errno> {
     // SAFETY: a plain structure of integers.
     let mut stat: libc::statx = unsafe { zeroed() };
@@ -191,7 +193,7 @@ pub(super) fn statx(dir: RawFd, path: &CStr, flags: i32) -> Result<libc::statx, 
     Ok(stat)
 }
 
-/// `statfs(2)` of a path.
+/// Calls `statfs(2)`.
 pub(super) fn statfs(path: &CStr) -> Result<libc::statfs, Errno> {
     // SAFETY: a plain structure of integers.
     let mut stat: libc::statfs = unsafe { zeroed() };
@@ -200,7 +202,7 @@ pub(super) fn statfs(path: &CStr) -> Result<libc::statfs, Errno> {
     Ok(stat)
 }
 
-/// `fstatfs(2)`
+/// Calls `fstatfs(2)`.
 pub(super) fn fstatfs(fd: RawFd) -> Result<libc::statfs, Errno> {
     // SAFETY: a plain structure of integers.
     let mut stat: libc::statfs = unsafe { zeroed() };

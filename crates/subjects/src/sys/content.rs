@@ -1,4 +1,4 @@
-//! The contents of one file: digest and data segments.
+//! Reads the contents of one file: digest and data segments.
 
 use std::os::fd::RawFd;
 
@@ -9,16 +9,16 @@ use super::buffer::Buffer;
 use super::call;
 use super::observe_entry::{OfCall, Stop};
 
-/// Up to this size a file is read from end to end; in a larger one holes are skipped.
+/// Size up to which a file is read from end to end; in a larger one holes are skipped.
 const READ_WHOLE_BYTES: u64 = 1 << 20;
 
-/// One read: a multiple of the page of the content digest.
+/// Bytes of one read: a multiple of the page of the content digest.
 const CHUNK_BYTES: usize = 64 * PAGE_BYTES;
 
-/// More data than this in one file and the walk gives up: comparing would take minutes.
+/// Bytes of data in one file above which the observation gives up: comparing would take minutes.
 const DATA_BYTES_MAX: u64 = 1 << 30;
 
-/// Data segments `[start, end)` as lseek(2) shows them.
+/// Finds the data segments `[start, end)` as lseek(2) shows them.
 pub(super) fn segments(fd: RawFd, size: u64) -> Result<Vec<(u64, u64)>, Errno> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -38,7 +38,7 @@ pub(super) fn segments(fd: RawFd, size: u64) -> Result<Vec<(u64, u64)>, Errno> {
     Ok(found)
 }
 
-/// The content digest of a file of `size` bytes.
+/// Computes the content digest of a file of `size` bytes.
 pub(super) fn digest(fd: RawFd, size: u64, buffer: &mut Buffer) -> Result<Digest, Stop> {
     let mut sum = Digest::default();
     if size <= READ_WHOLE_BYTES {
@@ -68,8 +68,8 @@ pub(super) fn digest(fd: RawFd, size: u64, buffer: &mut Buffer) -> Result<Digest
     Ok(sum)
 }
 
-/// Adds the pages of `[start, end)` to the sum; `start` is the beginning of a page. Returns where
-/// the file ended, or `end`.
+/// Adds the pages of `[start, end)` to the sum; `start` is the beginning of a page. Returns the end
+/// of the file if it came first, or `end`.
 fn add_range(
     fd: RawFd,
     start: u64,

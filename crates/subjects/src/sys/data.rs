@@ -1,4 +1,4 @@
-//! Reading, writing and moving in open files.
+//! Executes operations that read, write and move in open files.
 
 use fathom_core::flags::{FallocateMode, Whence};
 use fathom_core::{Outcome, Pattern, Slot};
@@ -10,7 +10,7 @@ use super::call::{self, Answer};
 use super::guard::Refusal;
 use super::{Applied, Executor, buffer_len};
 
-/// pipe(7): a write of at most this many bytes to a FIFO that poll(2) calls ready does not wait.
+/// Bytes of a write to a FIFO that does not wait if poll(2) calls the FIFO ready (pipe(7)).
 const PIPE_BUF: u64 = libc::PIPE_BUF as u64;
 
 impl Executor {
@@ -69,8 +69,8 @@ impl Executor {
         call::copy_file_range(from, &mut from_offset, to, &mut to_offset, len, flags).into()
     }
 
-    /// A longer `len` than the buffer is not wrong: most files are shorter. Only when the buffer
-    /// gets full the answer would be ours and not the file system's.
+    /// Reads into the buffer. A longer `len` than the buffer is not wrong: most files are shorter.
+    /// Only when the buffer gets full the answer would be ours and not the file system's.
     fn read_with(&mut self, len: u64, read: impl FnOnce(&mut [u8]) -> Answer) -> Applied {
         let room = len.min(BUFFER_BYTES as u64) as usize;
         let to = self.buffer.slice(room);

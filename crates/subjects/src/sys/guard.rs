@@ -16,45 +16,45 @@ use fathom_core::{Errno, FsBytes, FsPath, Kind, Mode};
 use super::call;
 use super::path::CPath;
 
-/// Why an operation is not executed. Becomes a [`fathom_core::HarnessFault`].
+/// The reason why an operation is not executed. Becomes a [`fathom_core::HarnessFault`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It would resolve to something outside.
+    /// The path would resolve to something outside.
     #[error("the path {0:?} leaves the directory of the subject")]
     Escape(FsPath),
-    /// Whether it stays inside cannot be told.
+    /// It cannot be told whether the path stays inside.
     #[error("whether {0:?} stays inside the subject cannot be told: openat2(2) gave {1}")]
     NoProbe(FsPath, Errno),
-    /// It would talk to a device driver of the host.
+    /// The operation would reach a device driver of the host.
     #[error(
         "{path:?} is the device {major}:{minor}, and opening it could reach a driver of the host"
     )]
     Device {
-        /// The node.
+        /// The path of the device node.
         path: FsPath,
-        /// Its driver.
+        /// The number of its driver.
         major: u32,
-        /// Which of the driver's devices.
+        /// The number of the device among the driver's.
         minor: u32,
     },
-    /// It would wait for another process.
+    /// The operation would wait for another process.
     #[error("the call could wait for ever on a FIFO: use O_NONBLOCK")]
     Blocks,
-    /// No C string can say it.
+    /// The string has a NUL inside, which no C string can hold.
     #[error("{0:?} contains a NUL byte")]
     Nul(FsBytes),
-    /// More data than one operation can move.
+    /// The operation would move more data than one operation can.
     #[error("{len} bytes in one operation are too many: at most {max} are possible")]
     TooLong {
-        /// Asked for.
+        /// The length that was asked for.
         len: u64,
-        /// Possible.
+        /// The greatest length.
         max: usize,
     },
     /// The subject has not the capability that the operation needs.
     #[error("the subject cannot do that here (capability {0:?})")]
     Incapable(fathom_core::Capability),
-    /// The kernel is too old.
+    /// The kernel has no such call.
     #[error("this kernel has no {0}")]
     NoCall(&'static str),
     /// Switching identities failed.
@@ -62,31 +62,31 @@ pub enum Refusal {
     Identity(String),
 }
 
-/// How a call treats a symbolic link at the end of its path.
+/// The treatment of a symbolic link at the end of a path by a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Last {
-    /// Goes on to its target.
+    /// The call goes on to the target of the link.
     Follow,
-    /// Works on the link, or on the name.
+    /// The call works on the link, or on the name.
     Keep,
 }
 
-/// What has been put into the subject that makes a look before the leap necessary.
+/// The contents of a subject that make a check necessary before a path is used.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guard {
-    /// A symbolic link that is absolute or has `..` in it.
+    /// Whether a symbolic link is absolute or has `..` in it.
     climbing_link: bool,
-    /// A FIFO or a device.
+    /// Whether there is a FIFO or a device.
     special_file: bool,
 }
 
 impl Guard {
-    /// For a directory of which nothing is known.
+    /// Makes a guard for a directory of which nothing is known: it checks everything.
     pub(crate) fn wary() -> Guard {
         Guard { climbing_link: true, special_file: true }
     }
 
-    /// The path for the kernel, if it stays inside.
+    /// Checks that a path stays inside; returns it for the kernel.
     pub(super) fn within(&self, path: &FsPath, last: Last) -> Result<CPath, Refusal> {
         let c_path = CPath::new(path)?;
         if !self.climbing_link && !climbs(path) {
@@ -124,7 +124,7 @@ impl Guard {
         self.special_file |= flags.contains(RenameFlags::RENAME_WHITEOUT);
     }
 
-    /// Whether opening this could do harm.
+    /// Checks that opening a path cannot do harm.
     pub(super) fn check_open(
         &self,
         path: &FsPath,
@@ -163,7 +163,8 @@ impl Guard {
     }
 }
 
-/// `open(2)`: `O_NOFOLLOW`, or `O_EXCL` with `O_CREAT`, does not follow.
+/// The treatment of the last link by `open(2)`: `O_NOFOLLOW`, or `O_EXCL` with `O_CREAT`, does not
+/// follow.
 pub(super) fn last_of_open(flags: OpenFlags) -> Last {
     let exclusive = OpenFlags::O_CREAT | OpenFlags::O_EXCL;
     if flags.contains(OpenFlags::O_NOFOLLOW) || flags.contains(exclusive) {
@@ -178,9 +179,9 @@ fn climbs(path: &FsBytes) -> bool {
     path.first() == Some(&b'/') || path.split(|&byte| byte == b'/').any(|part| part == b"..")
 }
 
-/// Numbers that belong to nobody: 0 (a whiteout) and those that the kernel's list of devices
-/// (Documentation/admin-guide/devices.txt) leaves for local and experimental use, unless somebody
-/// on this host does use them. Opening such a node gives `ENXIO` and cannot load a module.
+/// Whether a device number belongs to nobody: 0 (a whiteout) and those that the kernel's list of
+/// devices (Documentation/admin-guide/devices.txt) leaves for local and experimental use, unless
+/// somebody on this host does use them. Opening such a node gives `ENXIO` and cannot load a module.
 fn is_driverless(kind: Kind, major: u32) -> bool {
     match major {
         0 => true,

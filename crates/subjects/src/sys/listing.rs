@@ -1,4 +1,4 @@
-//! Directory entries as getdents64(2) returns them.
+//! Reads directory entries as getdents64(2) returns them.
 
 use std::ffi::CStr;
 use std::os::fd::RawFd;
@@ -8,10 +8,11 @@ use fathom_core::{Errno, FsBytes, Kind, Outcome, Payload, Slot};
 use super::buffer::Buffer;
 use super::{Executor, call};
 
-/// What one call asks for: the same as the C library's `readdir`.
+/// Bytes that one call asks for: the same as the C library's `readdir`.
 const CHUNK_BYTES: usize = 32 << 10;
 
-/// A listing that is longer is taken for one that never ends (`EOVERFLOW`): a million long names.
+/// Bytes above which a listing is taken for one that never ends (`EOVERFLOW`): a million long
+/// names.
 const LISTING_BYTES_MAX: usize = 256 << 20;
 
 /// Offsets in `struct linux_dirent64` (getdents(2)).
@@ -80,7 +81,8 @@ pub(super) fn for_each(
     }
 }
 
-/// The letter of a `DT_…` value: the type bits of a mode, shifted (the kernel's `fs_types.h`).
+/// Converts a `DT_…` value to its letter: the type bits of a mode, shifted (the kernel's
+/// `fs_types.h`).
 fn letter(kind: u8) -> char {
     Kind::of_mode(u32::from(kind) << 12).map_or('?', Kind::letter)
 }

@@ -1,4 +1,4 @@
-//! Memory-mapped access.
+//! Executes operations on mapped memory.
 //!
 //! A store or load that the file system cannot serve (a hole on a full disk, a block that cannot be
 //! read) raises `SIGBUS` and would kill us. So the pages are populated first by `madvise(2)` with
@@ -19,12 +19,12 @@ use super::{Applied, Executor, buffer_len, call};
 struct Window {
     start: NonNull<u8>,
     mapped_bytes: usize,
-    /// Where `offset` is in it.
+    /// The index of the byte at `offset` in it.
     lead_bytes: usize,
 }
 
 impl Window {
-    /// mmap(2) needs an offset that is a multiple of the page size.
+    /// Maps a file. mmap(2) needs an offset that is a multiple of the page size.
     fn map(fd: RawFd, offset: i64, len: usize, protection: i32) -> Result<Window, Errno> {
         let page = rustix::param::page_size() as i64;
         let lead_bytes = offset.rem_euclid(page);
@@ -41,7 +41,8 @@ impl Window {
         Ok(Window { start, mapped_bytes, lead_bytes: lead_bytes as usize })
     }
 
-    /// How many of `len` bytes at `offset` lie inside the file: the others must not be touched.
+    /// Number of bytes of the `len` at `offset` that lie inside the file: the others must not be
+    /// touched.
     fn inside(fd: RawFd, offset: i64, len: usize) -> Result<usize, Errno> {
         let size = call::statx(fd, c"", libc::AT_EMPTY_PATH)?.stx_size;
         Ok(size.saturating_sub(offset as u64).min(len as u64) as usize)

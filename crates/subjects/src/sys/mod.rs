@@ -1,8 +1,9 @@
-//! Executing operations by real system calls, relative to a directory of the host.
+//! Executes operations by real system calls, relative to a directory of the host.
 //!
-//! [`Executor`] is what the subjects that live in the host's kernel share. It takes over the thread
-//! on which it is made (see [`context`]) and is not [`Send`]: current directory, umask and identity are
-//! the thread's. Run every subject on a thread of its own, or let several take turns on one.
+//! [`Executor`] is shared by the subjects that live in the host's kernel. It takes over the thread
+//! on which it is made (see [`thread_context`]) and is not [`Send`]: current directory, umask and
+//! identity are the thread's. Run every subject on a thread of its own, or let several take turns
+//! on one.
 //!
 //! One method per operation, grouped by what they work on; the `match` only dispatches.
 
@@ -38,20 +39,20 @@ pub use guard::Refusal;
 pub use observe_entry::View;
 pub use thread_context::Identity;
 
-/// What an operation method returns: the file system's answer, or why it was not asked.
+/// The result of an operation method: the file system's answer, or the reason why it was not asked.
 type Applied = Result<Outcome, Refusal>;
 
-/// Executes operations in a directory. See the module documentation.
+/// Executes operations in a directory, on the thread on which it was made.
 pub struct Executor {
     context: ThreadContext,
-    /// One per [`Slot`].
+    /// The open file of each [`Slot`].
     slots: Vec<Option<OpenFile>>,
     guard: Guard,
     buffer: Buffer,
     view: View,
 }
 
-/// A [`Target`] ready for a call.
+/// A [`Target`] in the form that a call takes.
 enum Place {
     Path(CPath),
     Link(CPath),
@@ -59,7 +60,8 @@ enum Place {
 }
 
 impl Executor {
-    /// Executes in `root`, which must be empty: files that others made are not guarded against.
+    /// Makes an executor for `root`, which must be empty: files that others made are not guarded
+    /// against.
     ///
     /// # Errors
     /// If the thread cannot be taken over.
@@ -97,10 +99,10 @@ impl Executor {
         self.context.as_process(|| observe_tree::observe_tree(root, view, buffer))?
     }
 
-    /// Looks at some paths and nothing else; see [`fathom_core::Testbed::observe_paths`].
+    /// Observes some paths and nothing else, as [`fathom_core::Testbed::observe_paths`] requires.
     ///
-    /// # Errors
-    /// If the harness itself reached a limit; whatever the file system does is in the path_states.
+    /// If the harness itself reached a limit; whatever the file system does is in the states of the
+    /// paths.
     pub fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {
         self.context.activate()?;
         let (guard, view, buffer) = (&self.guard, &self.view, &mut self.buffer);
@@ -147,7 +149,8 @@ impl Executor {
         self.restart_with(root, &Guard::default())
     }
 
-    /// The same in a directory that is not empty; `guard` knows what is in it.
+    /// Starts anew like [`Executor::restart`], in a directory that is not empty; `guard` knows what
+    /// is in it.
     pub(crate) fn restart_with(
         &mut self,
         root: OwnedFd,
@@ -159,7 +162,7 @@ impl Executor {
         self.context.set_root(root)
     }
 
-    /// What has been made in the directory so far, as far as it needs care.
+    /// The guard, which knows what has been made in the directory so far.
     pub(crate) fn guard(&self) -> &Guard {
         &self.guard
     }
@@ -246,7 +249,7 @@ impl Executor {
     }
 }
 
-/// A length for a buffer, if it is not too long.
+/// Checks that a length is not too long for the buffer.
 fn buffer_len(len: u64) -> Result<usize, Refusal> {
     match usize::try_from(len) {
         Ok(len) if len <= BUFFER_BYTES => Ok(len),

@@ -1,4 +1,4 @@
-//! Making, removing and moving names.
+//! Executes operations that make, remove and move names.
 
 use fathom_core::flags::RenameFlags;
 use fathom_core::{FsBytes, FsPath, Mode, Outcome};
@@ -7,8 +7,8 @@ use super::guard::Last;
 use super::path::CPath;
 use super::{Applied, Executor, call};
 
-/// No symbolic link is longer than a path (PATH_MAX of the kernel's `limits.h`), so a longer buffer
-/// than this changes nothing.
+/// Greatest length of the buffer of readlink(2). No symbolic link is longer than a path (PATH_MAX
+/// of the kernel's `limits.h`), so a longer buffer than this changes nothing.
 const READLINK_BYTES_MAX: i32 = 4096;
 
 impl Executor {
@@ -67,8 +67,8 @@ impl Executor {
     }
 }
 
-/// A device number as mknod(2) takes it: 12 bits of major and 20 of minor number
-/// (`new_decode_dev` in the kernel's `include/linux/kdev_t.h`). Higher bits cannot be said.
+/// Encodes a device number as mknod(2) takes it: 12 bits of major and 20 of minor number
+/// (`new_decode_dev` in the kernel's `include/linux/kdev_t.h`). Higher bits cannot be encoded.
 fn device_word((major, minor): (u32, u32)) -> u32 {
     (minor & 0xff) | (major & 0xfff) << 8 | (minor & 0xfff00) << 12
 }

@@ -1,4 +1,4 @@
-//! Looking at one entry: attributes, extended attributes, contents.
+//! Observes one entry: attributes, extended attributes, contents.
 //!
 //! Access times are left alone where the kernel allows it (`O_NOATIME`). What cannot be observed
 //! becomes a [`Broken`] entry: a file that is listed and cannot be read is a finding, not a failure
@@ -15,12 +15,12 @@ use super::buffer::Buffer;
 use super::xattr::{XATTR_BYTES_MAX, c_names};
 use super::{call, content};
 
-/// What is looked at, beyond the abstract state, and what is not.
+/// The parts of the state that are observed beyond the abstract state, and those that are not.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    /// Data segments of files.
+    /// Whether data segments of files are observed.
     pub segments: bool,
-    /// Timestamps.
+    /// Whether timestamps are observed.
     pub times: bool,
     /// Names of entries that are not part of the state (`lost+found`), in every directory.
     pub hidden_names: Vec<FsBytes>,
@@ -40,14 +40,14 @@ impl View {
     }
 }
 
-/// More than a symbolic link can hold.
+/// Bytes of the buffer for a target: more than a symbolic link can hold.
 const TARGET_BYTES: usize = 8192;
 
-/// What stops the observation of one entry.
+/// The reason why the observation of one entry stopped.
 pub(super) enum Stop {
-    /// A call failed.
+    /// A call failed: the entry is broken.
     Broken(Broken),
-    /// We reached a limit of our own.
+    /// The harness reached a limit of its own.
     Fault(HarnessFault),
 }
 
@@ -63,7 +63,7 @@ impl From<HarnessFault> for Stop {
     }
 }
 
-/// Says which call it was.
+/// Adds the name of the failed call to an error.
 pub(super) trait OfCall<T> {
     fn of(self, call: &str) -> Result<T, Stop>;
 }
@@ -77,11 +77,11 @@ impl<T> OfCall<T> for Result<T, Errno> {
     }
 }
 
-/// What looks.
+/// Observes entries.
 pub(super) struct EntryObserver<'a> {
     pub(super) view: &'a View,
     pub(super) buffer: &'a mut Buffer,
-    /// Names of extended attributes of one file.
+    /// Buffer for the names of extended attributes of one file.
     names: Vec<u8>,
 }
 
@@ -90,7 +90,7 @@ impl<'a> EntryObserver<'a> {
         EntryObserver { view, buffer, names: Vec::new() }
     }
 
-    /// Fills in what `statx` does not tell; of a directory, that is not what is in it.
+    /// Fills in what `statx` does not tell, except for the entries of a directory.
     pub(super) fn inside(&mut self, name: &CStr, entry: &mut Entry) -> Result<(), Stop> {
         self.xattrs(name, entry)?;
         match entry.kind {
@@ -134,7 +134,7 @@ impl<'a> EntryObserver<'a> {
     }
 }
 
-/// Without changing the access time, if that is allowed (open(2): to the owner and to root).
+/// Opens without changing the access time, if that is allowed (open(2): to the owner and to root).
 pub(super) fn open_quietly(name: &CStr, flags: i32) -> Result<OwnedFd, Errno> {
     let flags = flags | libc::O_RDONLY | libc::O_NOFOLLOW;
     match call::open(name, flags | libc::O_NOATIME, 0) {
@@ -143,7 +143,7 @@ pub(super) fn open_quietly(name: &CStr, flags: i32) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// What statx(2) alone tells.
+/// Makes an entry from what statx(2) alone tells.
 pub(super) fn entry_of(stat: &libc::statx, with_times: bool) -> Entry {
     let mode = u32::from(stat.stx_mode);
     let at = |time: libc::statx_timestamp| Stamp::At { sec: time.tv_sec, nsec: time.tv_nsec };

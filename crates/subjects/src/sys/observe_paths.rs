@@ -1,4 +1,4 @@
-//! Looking at a few paths and nothing else: what an operation has touched.
+//! Observes a few paths and nothing else: those that an operation has touched.
 //!
 //! This runs after every operation of a campaign, so it makes as few calls as show the same as a
 //! walk would: five for a file, six for a directory, one for what is not there.
@@ -13,7 +13,7 @@ use super::observe_entry::{EntryObserver, OfCall, Stop, View, entry_of, open_qui
 use super::path::CPath;
 use super::{call, listing};
 
-/// Looks at `paths`, relative to the current directory.
+/// Observes `paths`, relative to the current directory.
 pub(super) fn observe_paths(
     paths: &[FsPath],
     guard: &Guard,

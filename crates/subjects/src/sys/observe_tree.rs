@@ -1,4 +1,4 @@
-//! Looking at everything: a directory becomes a [`Tree`].
+//! Observes everything: a directory becomes a [`Tree`].
 //!
 //! The observer goes down with the current directory of the thread, so every call has a single name as
 //! its argument and no depth of nesting makes a path too long.
@@ -13,13 +13,13 @@ use super::buffer::Buffer;
 use super::observe_entry::{EntryObserver, OfCall, Stop, View, entry_of, open_quietly};
 use super::{call, listing};
 
-/// Deeper trees are not walked: every level takes a descriptor and some stack.
+/// Greatest depth of a tree that is observed: every level takes a descriptor and some stack.
 const DEPTH_MAX: usize = 256;
 
-/// What names an inode on the host: device and number.
+/// The identity of an inode on the host: device and number.
 type FileId = (u32, u32, u64);
 
-/// Of an entry that cannot be looked at.
+/// The identity of an entry that cannot be looked at.
 const UNKNOWN: FileId = (0, 0, 0);
 
 struct TreeObserver<'a> {
@@ -29,7 +29,7 @@ struct TreeObserver<'a> {
     above: Vec<FileId>,
 }
 
-/// Walks `root`, which is also the current directory, before and afterwards.
+/// Observes `root`, which is also the current directory, before and afterwards.
 pub(super) fn observe_tree(
     root: RawFd,
     view: &View,
@@ -45,7 +45,8 @@ pub(super) fn observe_tree(
 }
 
 impl TreeObserver<'_> {
-    /// Returns what it found; after a directory, the current directory is another one.
+    /// Observes an entry and everything below it; returns its kind. After a directory, the current
+    /// directory is another one.
     fn visit(&mut self, name: &CStr, path: FsPath) -> Result<Kind, HarnessFault> {
         let stat = match call::statx(libc::AT_FDCWD, name, libc::AT_SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
@@ -112,7 +113,7 @@ impl TreeObserver<'_> {
         Ok(())
     }
 
-    /// In the order of paths the first one of an inode is the smallest.
+    /// Makes the tree. In the order of paths the first one of an inode is the smallest.
     fn into_tree(self) -> Tree {
         let mut first: HashMap<FileId, FsPath> = HashMap::new();
         let mut tree = Tree::default();

@@ -1,4 +1,4 @@
-//! Opening and closing.
+//! Executes operations that open and close files.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -8,10 +8,10 @@ use fathom_core::{FsPath, Mode, Outcome, Slot};
 use super::guard::last_of_open;
 use super::{Applied, Executor, call};
 
-/// What a slot holds.
+/// The open file of a slot.
 pub(super) struct OpenFile {
     pub(super) file: OwnedFd,
-    /// A FIFO opened without `O_NONBLOCK`: reading and writing could wait for ever.
+    /// Whether it is a FIFO opened without `O_NONBLOCK`: reading and writing could wait for ever.
     pub(super) may_block: bool,
 }
 
@@ -48,8 +48,8 @@ impl Executor {
     }
 }
 
-/// The flags of this architecture. The core's values are those of x86-64; elsewhere four differ
-/// (the kernel's `arch/*/include/uapi/asm/fcntl.h`).
+/// Converts flags to those of this architecture. The core's values are those of x86-64; elsewhere
+/// four differ (the kernel's `arch/*/include/uapi/asm/fcntl.h`).
 fn host_flags(flags: OpenFlags) -> i32 {
     const VARYING: [(OpenFlags, i32); 4] = [
         (OpenFlags::O_DIRECT, libc::O_DIRECT),

@@ -6,18 +6,18 @@ use fathom_core::FsBytes;
 
 use super::guard::Refusal;
 
-/// Longest string (with its NUL) that is kept on the stack.
+/// Bytes of the longest string (with its NUL) that is kept on the stack.
 const INLINE_BYTES: usize = 128;
 
 /// A NUL-terminated copy of a path or name.
 pub(super) struct CPath {
     inline: [u8; INLINE_BYTES],
-    /// Used for longer ones.
+    /// The bytes of a longer string; else empty.
     heap: Vec<u8>,
 }
 
 impl CPath {
-    /// Refuses a string with a NUL inside: there is no way to hand it to the kernel.
+    /// Copies a string. Refuses one with a NUL inside: there is no way to hand it to the kernel.
     pub(super) fn new(text: &FsBytes) -> Result<CPath, Refusal> {
         let bytes = text.as_bytes();
         if bytes.contains(&0) {
@@ -34,7 +34,7 @@ impl CPath {
         Ok(path)
     }
 
-    /// For the call.
+    /// The string for a call.
     pub(super) fn c(&self) -> &CStr {
         let bytes = if self.heap.is_empty() { &self.inline[..] } else { &self.heap };
         CStr::from_bytes_until_nul(bytes).expect("new() put a NUL at the end")

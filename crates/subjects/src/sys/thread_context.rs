@@ -1,4 +1,5 @@
-//! [`ThreadContext`]: an executor's place on its thread: current directory, file mode creation mask, identity.
+//! [`ThreadContext`]: current directory, file mode creation mask and identity of an executor on its
+//! thread.
 //!
 //! In Linux these belong to a thread, if it asks for it: `unshare(2)` with `CLONE_FS` (needs no
 //! privilege) gives it a current directory and a umask of its own, and credentials are per thread
@@ -30,7 +31,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The one of this process.
+    /// The identity of the calling process.
     ///
     /// # Errors
     /// If the kernel does not tell.
@@ -45,24 +46,24 @@ impl Identity {
     }
 }
 
-/// The mask of a new executor: the one that the reference starts with.
+/// The mask of a new executor: the same one that the reference starts with.
 pub const UMASK: u32 = 0o022;
 
-/// Where the thread was before the first context on it was taken.
+/// The directory and mask of the thread before the first context on it was taken.
 struct OriginalContext {
     dir: OwnedFd,
     umask: u32,
 }
 
 thread_local! {
-    static SEATED: Cell<u64> = const { Cell::new(NOBODY) };
-    static HOME: RefCell<Option<OriginalContext>> = const { RefCell::new(None) };
+    static ACTIVE: Cell<u64> = const { Cell::new(NO_CONTEXT) };
+    static ORIGINAL: RefCell<Option<OriginalContext>> = const { RefCell::new(None) };
 }
 
-const NOBODY: u64 = 0;
-static NEXT_ID: AtomicU64 = AtomicU64::new(NOBODY + 1);
+const NO_CONTEXT: u64 = 0;
+static NEXT_ID: AtomicU64 = AtomicU64::new(NO_CONTEXT + 1);
 
-/// See the module documentation.
+/// Current directory, file mode creation mask and identity that an executor needs on its thread.
 pub(super) struct ThreadContext {
     id: u64,
     /// The directory that paths are relative to; none while the file system is unmounted.
@@ -71,16 +72,16 @@ pub(super) struct ThreadContext {
     own: Identity,
     acting: Identity,
     can_switch: bool,
-    /// The kernel state behind it belongs to the thread it was made on.
+    /// Keeps the context on its thread, to which the kernel state behind it belongs.
     not_send: PhantomData<*const ()>,
 }
 
 impl ThreadContext {
     /// Takes a context in `root` on this thread.
     pub(super) fn new(root: OwnedFd) -> Result<ThreadContext, HarnessFault> {
-        HOME.with_borrow_mut(|home| {
-            if home.is_none() {
-                *home = Some(leave_shared_home()?);
+        ORIGINAL.with_borrow_mut(|original| {
+            if original.is_none() {
+                *original = Some(unshare_context()?);
             }
             Ok::<_, HarnessFault>(())
         })?;
@@ -99,15 +100,16 @@ impl ThreadContext {
         Ok(context)
     }
 
-    /// Makes the thread's state this context's, if another context was used in between.
+    /// Gives the thread the directory, mask and identity of this context, if another context was
+    /// used in between.
     pub(super) fn activate(&self) -> Result<(), HarnessFault> {
-        if SEATED.get() == self.id {
+        if ACTIVE.get() == self.id {
             return Ok(());
         }
         let root = self.root.as_ref().ok_or_else(|| {
             HarnessFault::new("executing on an unmounted file system", "mount it first")
         })?;
-        SEATED.set(NOBODY);
+        ACTIVE.set(NO_CONTEXT);
         if self.can_switch {
             become_user(&self.own)?;
         }
@@ -117,24 +119,24 @@ impl ThreadContext {
         if self.acting != self.own {
             become_user(&self.acting)?;
         }
-        SEATED.set(self.id);
+        ACTIVE.set(self.id);
         Ok(())
     }
 
-    /// Gives the thread back: its directory, its mask, the identity of the process.
+    /// Gives the thread back its directory, its mask, and the identity of the process.
     pub(super) fn deactivate(&self) {
-        if SEATED.get() != self.id {
+        if ACTIVE.get() != self.id {
             return;
         }
-        SEATED.set(NOBODY);
+        ACTIVE.set(NO_CONTEXT);
         if self.acting != self.own {
             become_user(&self.own).expect("the saved user id allows the way back");
         }
-        HOME.with_borrow(|home| {
-            let home = home.as_ref().expect("new() has set it");
-            call::umask(home.umask).expect("umask(2) cannot fail");
+        ORIGINAL.with_borrow(|original| {
+            let original = original.as_ref().expect("new() has set it");
+            call::umask(original.umask).expect("umask(2) cannot fail");
             // The old directory may have been removed meanwhile, but it can still be entered.
-            call::fchdir(home.dir.as_raw_fd()).expect("a directory that was current before");
+            call::fchdir(original.dir.as_raw_fd()).expect("a directory that was current before");
         });
     }
 
@@ -151,7 +153,7 @@ impl ThreadContext {
         self.activate()
     }
 
-    /// Mask and identity as they were in the beginning.
+    /// Restores mask and identity to those of the beginning.
     pub(super) fn forget(&mut self) {
         self.deactivate();
         self.umask = UMASK;
@@ -168,13 +170,13 @@ impl ThreadContext {
         self.can_switch
     }
 
-    /// `umask(2)`
+    /// Calls `umask(2)`.
     pub(super) fn set_umask(&mut self, mask: u32) -> call::Answer {
         self.umask = mask & 0o777;
         call::umask(mask)
     }
 
-    /// From now on operations run as this user.
+    /// Makes operations run as this user from now on.
     pub(super) fn act_as(&mut self, user: Identity) -> Result<(), HarnessFault> {
         become_user(&user)?;
         self.acting = user;
@@ -194,13 +196,13 @@ impl ThreadContext {
 
     /// Whether identities can really be switched: root in a container may lack the capabilities.
     fn try_to_switch(&self) -> Result<bool, HarnessFault> {
-        /// `nobody` of most distributions; any id but 0 would do.
-        const SOMEBODY: u32 = 65534;
+        /// An unprivileged id: `nobody` of most distributions; any id but 0 would do.
+        const UNPRIVILEGED: u32 = 65534;
         if self.own.uid != 0 {
             return Ok(false);
         }
-        let somebody = Identity { uid: SOMEBODY, gid: SOMEBODY, groups: Vec::new() };
-        let switched = become_user(&somebody).is_ok();
+        let unprivileged = Identity { uid: UNPRIVILEGED, gid: UNPRIVILEGED, groups: Vec::new() };
+        let switched = become_user(&unprivileged).is_ok();
         become_user(&self.own)?;
         Ok(switched)
     }
@@ -213,7 +215,7 @@ impl Drop for ThreadContext {
 }
 
 /// Remembers where the thread is and gives it a directory and mask of its own.
-fn leave_shared_home() -> Result<OriginalContext, HarnessFault> {
+fn unshare_context() -> Result<OriginalContext, HarnessFault> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = rustix::fs::openat(CWD, ".", flags, Mode::empty())
         .map_err(|error| HarnessFault::new("opening the current directory", error))?;

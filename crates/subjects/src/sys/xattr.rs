@@ -1,4 +1,4 @@
-//! Extended attributes.
+//! Executes operations on extended attributes.
 
 use std::collections::BTreeSet;
 use std::ffi::CStr;
@@ -10,8 +10,9 @@ use super::call::{self, Answer};
 use super::path::CPath;
 use super::{Applied, Executor, Place, buffer_len};
 
-/// Neither a value nor a list of names is longer (XATTR_SIZE_MAX and XATTR_LIST_MAX of the kernel's
-/// `limits.h`), and the kernel treats a longer buffer as one of this length (`fs/xattr.c`).
+/// Greatest length of a buffer. Neither a value nor a list of names is longer (XATTR_SIZE_MAX and
+/// XATTR_LIST_MAX of the kernel's `limits.h`), and the kernel treats a longer buffer as one of this
+/// length (`fs/xattr.c`).
 pub(super) const XATTR_BYTES_MAX: usize = 65536;
 
 impl Executor {
@@ -47,7 +48,8 @@ impl Executor {
         })
     }
 
-    /// Names that the view hides are not there, as if the list had been made without them.
+    /// Lists the names of attributes. Names that the view hides are not there, as if the list had
+    /// been made without them.
     pub(super) fn listxattr(&mut self, target: &Target, len: u64) -> Applied {
         let place = self.place(target)?;
         let to = self.buffer.slice(len.min(XATTR_BYTES_MAX as u64) as usize);
@@ -90,12 +92,12 @@ fn list(place: &Place, to: &mut [u8]) -> Answer {
     }
 }
 
-/// The names in a list as listxattr(2) returns it: each with a NUL at its end.
+/// Splits a list as listxattr(2) returns it: each name has a NUL at its end.
 fn names(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     c_names(list).map(CStr::to_bytes)
 }
 
-/// The same, ready for the next call.
+/// Splits a list into C strings, ready for the next call.
 pub(super) fn c_names(list: &[u8]) -> impl Iterator<Item = &CStr> {
     list.split_inclusive(|&byte| byte == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok())
 }
