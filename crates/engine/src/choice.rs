@@ -5,7 +5,7 @@
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// A seeded stream of choices.
+/// A seeded stream of random choices.
 #[derive(Clone, Debug)]
 pub struct Choices {
     rng: Xoshiro256PlusPlus,
@@ -23,7 +23,7 @@ impl Choices {
         Choices::new(fathom_core::pattern::word(seed, episode))
     }
 
-    /// Uniform in `0..n`.
+    /// Draws a number, uniform in `0..n`.
     ///
     /// # Panics
     /// If `n` is 0.
@@ -33,22 +33,22 @@ impl Choices {
         ((u128::from(self.rng.next_u64()) * u128::from(n)) >> 64) as u64
     }
 
-    /// An index into a list of `len` items.
+    /// Draws an index into a list of `len` items.
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// True in `percent` of 100 cases.
+    /// Returns true in `percent` of 100 cases.
     pub fn percent(&mut self, percent: u32) -> bool {
         self.below(100) < u64::from(percent)
     }
 
-    /// One of the items.
+    /// Draws one of the items.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.index(items.len())]
     }
 
-    /// One of the items, each with its weight.
+    /// Draws one of the items, each with its weight.
     ///
     /// # Panics
     /// If all weights are 0.

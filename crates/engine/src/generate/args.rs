@@ -1,4 +1,4 @@
-//! Choosing numbers, modes and flags by partition: zero, powers of two and their neighbours.
+//! Chooses numbers, modes and flags by partition: zero, powers of two and their neighbours.
 
 use bitflags::Flags;
 use fathom_core::{Capability, Mode, Pattern};
@@ -9,7 +9,7 @@ use super::Generator;
 pub(super) const IDS: [u32; 3] = [0, 1000, 1001];
 
 impl Generator {
-    /// A number from 0 to `max`: 0, a power of two or a neighbour of one, or any.
+    /// Draws a number from 0 to `max`: 0, a power of two or a neighbour of one, or any.
     pub(super) fn size(&mut self, max: u64) -> u64 {
         if let Some(base) = self.tables.amounts {
             return self.partitioned(max, base);
@@ -26,8 +26,8 @@ impl Generator {
         }
     }
 
-    /// A number from 0 to `max` by its partition: 0, then those of the powers of two, the next one
-    /// `base` times as often as the one before.
+    /// Draws a number from 0 to `max` by its partition: 0, then those of the powers of two, the
+    /// next one `base` times as often as the one before.
     fn partitioned(&mut self, max: u64, base: f64) -> u64 {
         let partitions = max.checked_ilog2().map_or(1, |power| power as usize + 2);
         let weight = |index: usize| base.powi(index as i32);
@@ -47,12 +47,12 @@ impl Generator {
         (start + self.choices.below(start)).min(max)
     }
 
-    /// Bytes of a read or a write.
+    /// Draws the length of a read or a write in bytes.
     pub(super) fn len(&mut self) -> u64 {
         self.size(self.config.data.io_bytes_max)
     }
 
-    /// An offset in a file or a size for it.
+    /// Draws an offset in a file or a size for it.
     pub(super) fn offset(&mut self) -> i64 {
         if self.odd && self.choices.percent(20) {
             return *self.choices.pick(&[-1, i64::MIN, i64::MAX]);
@@ -63,13 +63,13 @@ impl Generator {
         self.size(self.config.data.offset_bytes_max) as i64
     }
 
-    /// An offset that is a multiple of 4096: some calls refuse all others.
+    /// Draws an offset that is a multiple of 4096: some calls refuse all others.
     pub(super) fn aligned_offset(&mut self) -> i64 {
         let blocks = (self.config.data.offset_bytes_max / 4096).max(1);
         (self.choices.below(blocks) * 4096) as i64
     }
 
-    /// New bytes.
+    /// Makes the pattern of a write.
     pub(super) fn pattern(&mut self, len: u64) -> Pattern {
         let seed = match self.config.data.patterns {
             0 => {
@@ -81,7 +81,7 @@ impl Generator {
         Pattern { seed, len }
     }
 
-    /// Permission bits, usable by the owner if nobody else could help the harness out.
+    /// Draws permission bits, usable by the owner if nobody else could help the harness out.
     pub(super) fn mode(&mut self) -> Mode {
         if let Some(bits) = self.tables.mode_bits.clone() {
             let mut mode = 0;
@@ -105,7 +105,7 @@ impl Generator {
         Mode(if privileged { mode } else { mode | 0o700 })
     }
 
-    /// Each flag with its percentage; an odd operation may get a bit that has no name.
+    /// Draws each flag with its percentage; an odd operation may get a bit that has no name.
     pub(super) fn flags<F: Flags<Bits = u32> + Copy>(&mut self, percents: &[(F, u32)]) -> F {
         let mut flags = F::empty();
         for (flag, percent) in percents {

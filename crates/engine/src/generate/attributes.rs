@@ -1,4 +1,5 @@
-//! Operations on attributes: modes, owners, times, extended attributes, and who asks.
+//! Generates operations on attributes: modes, owners, times, extended attributes, and the identity
+//! of the caller.
 
 use fathom_core::flags::AccessMode;
 use fathom_core::{Capability, FsBytes, Kind, Mode, Op, Target, TimeArg};
@@ -70,7 +71,7 @@ impl Generator {
         Op::Removexattr { target, name }
     }
 
-    /// Mostly an attribute that exists.
+    /// Draws a target and the name of an extended attribute, mostly of one that exists.
     fn xattr(&mut self) -> (Target, FsBytes) {
         let nodes = self.view.select(|node| !node.xattrs.is_empty());
         if nodes.is_empty() || self.odd {
@@ -103,7 +104,7 @@ impl Generator {
         Op::Access { target: self.target(), mode, effective: self.choices.percent(50) }
     }
 
-    /// Mostly back to root, so that the workload goes on.
+    /// Draws an identity, mostly root, so that the workload goes on.
     pub(super) fn identity(&mut self) -> Op {
         let id = self.choices.weighted(&[(0, 8), (IDS[1], 2), (IDS[2], 1)]);
         let groups = if id != 0 && self.choices.percent(40) { vec![IDS[2]] } else { Vec::new() };

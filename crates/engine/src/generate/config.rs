@@ -1,4 +1,5 @@
-//! What decides a run besides the seed. The defaults, with their comments, are `default.toml`.
+//! The configuration of a run besides the seed. The defaults, with their comments, are
+//! `default.toml`.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,7 @@ macro_rules! calls {
             /// Every kind.
             pub const ALL: &[Call] = &[$(Call::$variant),*];
 
-            /// As in traces.
+            /// The name of the operation in traces.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Call::$variant => $name,)*
@@ -144,20 +145,20 @@ pub struct Odd {
     pub percent: u32,
 }
 
-/// Why a configuration is refused.
+/// The reason why a configuration is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// Not TOML, an unknown field, or a value of the wrong type.
+    /// The text is not TOML, or has an unknown field, or a value of the wrong type.
     #[error("{0}")]
     Toml(#[from] toml::de::Error),
-    /// A value that cannot work.
+    /// A value cannot work.
     #[error("{field} cannot be {value}: {hint}")]
     Value {
-        /// Where it is.
+        /// The field of the value.
         field: &'static str,
-        /// What was given.
+        /// The value that was given.
         value: String,
-        /// What would work.
+        /// The values that would work.
         hint: &'static str,
     },
 }
@@ -181,7 +182,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Whether the values can work.
+    /// Checks that the values can work.
     ///
     /// # Errors
     /// Names the value that cannot.
@@ -226,7 +227,7 @@ impl Config {
     }
 }
 
-/// What `values` has replaces what is there, table by table.
+/// Replaces what is there by what `values` has, table by table.
 fn merge(into: &mut toml::Table, values: toml::Table) {
     for (key, value) in values {
         match (into.get_mut(&key), value) {

@@ -1,4 +1,4 @@
-//! Operations on open files and their contents.
+//! Generates operations on open files and their contents.
 
 use fathom_core::flags::{FallocateMode as F, MsyncFlags, OpenFlags as O, SyncRangeFlags, Whence};
 use fathom_core::{Kind, Mode, Op, Slot, Target};
@@ -35,7 +35,7 @@ impl Generator {
         Op::Open { slot: self.slot_to_open(), path, flags, mode: self.mode() }
     }
 
-    /// All flags by their weights, whatever the path is.
+    /// Opens with all flags drawn by their weights, whatever the path is.
     fn open_with_any_flags(&mut self) -> Op {
         let flags = self.flags(&self.tables.open.clone());
         let path = match self.choices.below(10) {
@@ -47,7 +47,7 @@ impl Generator {
         Op::Open { slot: self.slot_to_open(), path, flags, mode: self.mode() }
     }
 
-    /// Mostly a free slot.
+    /// Draws a slot to open, mostly a free one.
     fn slot_to_open(&mut self) -> Slot {
         let free: Vec<usize> =
             (0..self.slots.len()).filter(|&index| self.slots[index].is_none()).collect();

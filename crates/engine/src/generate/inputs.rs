@@ -1,4 +1,4 @@
-//! The input driver's weights: how often each flag is set and each partition of an amount is drawn.
+//! The weights of inputs: how often each flag is set and each partition of an amount is drawn.
 //!
 //! The partitions are those that coverage counts ([`fathom_core::partition`]), so a distribution
 //! that is asked for here can be seen in the coverage of the run.
@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use super::config::ConfigError;
 
-/// How the weights of flags, mode bits and amounts are spread.
+/// The distribution of the weights of flags, mode bits and amounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Distribution {
-    /// By the tables of the configuration; amounts mostly near powers of two.
+    /// Weights come from the tables of the configuration; amounts are mostly near powers of two.
     #[default]
     Usual,
     /// Every flag in half of the calls; every partition of an amount alike.
@@ -24,11 +24,11 @@ pub enum Distribution {
     /// Flags by how often the sources of Linux name them, `decay` to the power of the rank. Of
     /// amounts the small partitions first.
     RankSize,
-    /// The other way round.
+    /// The reverse of [`Distribution::RankSize`].
     InverseRankSize,
-    /// `decay` to the power of the number of the partition or flag.
+    /// Weights are `decay` to the power of the number of the partition or flag.
     Exponential,
-    /// The other way round.
+    /// The reverse of [`Distribution::Exponential`].
     InverseExponential,
 }
 
@@ -69,7 +69,8 @@ const OPEN: [(&str, O); 14] = [
     ("O_PATH", O::O_PATH),
 ];
 
-/// All of them, the one that the sources of Linux name most often first (the study behind Metis).
+/// All flags of `open`, the one that the sources of Linux name most often first (the study behind
+/// Metis).
 const OPEN_BY_FREQUENCY: [O; 18] = [
     O::O_CREAT,
     O::O_DIRECT,
@@ -200,7 +201,7 @@ impl Inputs {
         (100.0 * self.decay.powi(power as i32)).round() as u32
     }
 
-    /// Whether the values can work.
+    /// Checks that the values can work.
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
         let refused = |field, value: String, hint| Err(ConfigError::Value { field, value, hint });
         if !(self.decay > 0.0 && self.decay < 1.0) {
@@ -237,7 +238,8 @@ fn names<T>(known: &[(&'static str, T)]) -> Vec<&'static str> {
     known.iter().map(|(name, _)| *name).collect()
 }
 
-/// In the order of the code, so that a seed means the same however a file is sorted.
+/// Pairs values with their weights, in the order of the code: a seed means the same however a file
+/// is sorted.
 fn named<T: Copy>(known: &[(&'static str, T)], weights: &BTreeMap<String, u32>) -> Vec<(T, u32)> {
     known.iter().map(|(name, value)| (*value, weights.get(*name).copied().unwrap_or(0))).collect()
 }

@@ -11,16 +11,16 @@ use super::config::Call;
 use super::{Generator, OpenSlot, REFUSED_MAX};
 use crate::choice::Choices;
 
-/// An opening that does not give what is needed is drawn again so many times.
+/// Number of times that an opening which does not give what is needed is drawn again.
 const OPENINGS_MAX: usize = 4;
 
-/// Calls between the first opening and the last closing of a session, at most.
+/// Greatest number of calls between the first opening and the last closing of a session.
 const SESSION_OPS_MAX: u64 = 5;
 
-/// The slot for what a meta-operation works on.
+/// The slot of the file that a meta-operation opens.
 const SLOT: Slot = 0;
 
-/// What a call needs to be more than an `EBADF`.
+/// The open file that a call needs to be more than an `EBADF`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Need {
     Nothing,
@@ -76,7 +76,7 @@ impl Generator {
             }
             self.view.refresh(&meta.model);
             let call = match self.draw() {
-                // What remounts is decided elsewhere, and closing is done at the end anyway.
+                // Remounts are decided elsewhere, and closing is done at the end anyway.
                 Call::Remount => continue,
                 Call::Close => Call::Open,
                 call => call,
@@ -102,7 +102,7 @@ impl Generator {
         meta.ops.push(op);
     }
 
-    /// Opens something: with the flags that the workload likes, if that does.
+    /// Opens a file that meets the need, with drawn flags if these do.
     fn open_for(&mut self, need: Need, meta: &mut Meta) {
         for _ in 0..OPENINGS_MAX {
             let Some(op) = self.usable(Call::Open, &meta.model) else { continue };
@@ -123,7 +123,7 @@ impl Generator {
         self.view.refresh(&meta.model);
     }
 
-    /// Closes what is open and gives the caller and the mask back.
+    /// Closes what is open and restores the identity and the mask.
     fn tidy_up(&mut self, start: &Model, meta: &mut Meta) {
         let config = start.volume().config();
         let (uid, gid, groups) = (config.uid, config.gid, config.groups.clone());
@@ -141,9 +141,9 @@ impl Generator {
     }
 }
 
-/// A meta-operation in the making.
+/// A meta-operation in the making: its operations so far.
 struct Meta {
-    /// The reference after what there is of it.
+    /// The reference after the operations so far.
     model: Model,
     ops: Vec<Op>,
 }

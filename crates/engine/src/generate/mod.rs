@@ -1,4 +1,4 @@
-//! Weighted random operations, guided by the reference.
+//! Generates weighted random operations, guided by the reference.
 //!
 //! The generator looks at the state of the reference, so that most operations make sense there: the
 //! paths exist, the slots are open, the offsets are near the data. A configured share is odd on
@@ -33,13 +33,14 @@ use view::View;
 
 use crate::choice::Choices;
 
-/// After so many operations in a row that cannot be used, the configuration is not meant seriously.
+/// Number of operations in a row that cannot be used before the generator gives up on its
+/// configuration.
 const REFUSED_MAX: u32 = 10_000;
 
-/// What the generator knows of an open file.
+/// The generator's knowledge of an open file.
 #[derive(Clone, Debug)]
 struct OpenSlot {
-    /// Where it was when it was opened.
+    /// Its path when it was opened.
     path: FsPath,
     kind: Kind,
     readable: bool,
@@ -56,14 +57,14 @@ pub struct Generator {
     tables: Tables,
     view: View,
     slots: Vec<Option<OpenSlot>>,
-    /// Every write has its own pattern, so that a lost or misplaced one shows.
+    /// Number of patterns so far: every write has its own, so that a lost or misplaced one shows.
     patterns: u64,
     /// Whether the operation being made is one of the odd ones.
     odd: bool,
 }
 
 impl Generator {
-    /// A generator for an empty file system.
+    /// Makes a generator for an empty file system.
     pub fn new(choices: Choices, config: Config, capabilities: BTreeSet<Capability>) -> Generator {
         let possible = |call: &Call| match call {
             Call::Identity => capabilities.contains(&Capability::Identity),
@@ -103,7 +104,7 @@ impl Generator {
         self.calls.iter().map(|(call, _)| *call)
     }
 
-    /// The next operation for the state that `model` is in.
+    /// Draws the next operation for the state that `model` is in.
     ///
     /// # Panics
     /// If nothing that the configuration allows can be used.
@@ -118,20 +119,20 @@ impl Generator {
         panic!("{REFUSED_MAX} operations in a row cannot be used: give other weights");
     }
 
-    /// What comes next, and whether it is an odd one.
+    /// Draws the kind of the next operation, and whether it is an odd one.
     fn draw(&mut self) -> Call {
         self.odd = self.choices.percent(self.config.odd.percent);
         let call = self.choices.weighted(&self.calls);
-        self.relieve(call)
+        self.limit_entries(call)
     }
 
-    /// An operation of this kind, unless it would not return or its answer says nothing.
+    /// Makes an operation of this kind, unless it would not return or its answer says nothing.
     fn usable(&mut self, call: Call, model: &Model) -> Option<Op> {
         let op = without_waiting(self.make(call), model);
         model.unspecified(&op).is_none().then_some(op)
     }
 
-    /// Tells what the reference answered, so that the generator knows its open files.
+    /// Takes the answer of the reference, so that the generator knows its open files.
     pub fn note(&mut self, op: &Op, answer: &Outcome, model: &Model) {
         match op {
             // Opening closes what the slot held, even if it fails then.
@@ -150,8 +151,8 @@ impl Generator {
         }
     }
 
-    /// Where there are too many entries, what would make one becomes what removes one.
-    fn relieve(&self, call: Call) -> Call {
+    /// Replaces a call that makes an entry by one that removes one, where there are too many.
+    fn limit_entries(&self, call: Call) -> Call {
         if self.view.nodes().len() <= self.config.names.entries_max {
             return call;
         }
@@ -206,8 +207,8 @@ impl Generator {
         }
     }
 
-    /// An open slot that `wanted` accepts if there is one; an odd operation may get any slot, also
-    /// one that was never opened.
+    /// Draws an open slot that `wanted` accepts if there is one; an odd operation may get any slot,
+    /// also one that was never opened.
     fn slot(&mut self, wanted: impl Fn(&OpenSlot) -> bool) -> Slot {
         if self.odd && self.choices.percent(50) {
             return self.choices.below(self.slots.len() as u64 + 1) as Slot;
@@ -227,19 +228,19 @@ impl Generator {
         *self.choices.pick(&fitting) as Slot
     }
 
-    /// A slot with a file whose contents can be read.
+    /// Draws a slot with a file whose contents can be read.
     fn readable_slot(&mut self) -> Slot {
         self.slot(|open| open.kind == Kind::File && open.readable)
     }
 
-    /// A slot with a file whose contents can be changed.
+    /// Draws a slot with a file whose contents can be changed.
     fn writable_slot(&mut self) -> Slot {
         self.slot(|open| open.kind == Kind::File && open.writable)
     }
 }
 
-/// Opening a FIFO gets `O_NONBLOCK`: even where another error comes first, a harness that sees a FIFO
-/// and no such flag is right to refuse.
+/// Adds `O_NONBLOCK` to the opening of a FIFO: even where another error comes first, a harness that
+/// sees a FIFO and no such flag is right to refuse.
 fn without_waiting(mut op: Op, model: &Model) -> Op {
     if let Op::Open { path, flags, .. } = &mut op {
         let stat = model.clone().execute(&Op::Stat { target: Target::Path(path.clone()) });
@@ -254,7 +255,7 @@ fn without_waiting(mut op: Op, model: &Model) -> Op {
     op
 }
 
-/// What the reference holds open in `slot`, opened as `path` with `flags`.
+/// Describes the file that the reference holds open in `slot`, opened as `path` with `flags`.
 fn open_slot(model: &Model, slot: Slot, path: &FsPath, flags: OpenFlags) -> Option<OpenSlot> {
     let stat = model.clone().execute(&Op::Stat { target: Target::Slot(slot) });
     let Payload::Stat(stat) = stat.payload else { return None };

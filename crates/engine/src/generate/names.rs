@@ -1,4 +1,4 @@
-//! Operations on names: making, removing, moving.
+//! Generates operations on names: making, removing, moving.
 
 use fathom_core::flags::RenameFlags as R;
 use fathom_core::{Capability, FsPath, Kind, Mode, Op};
@@ -16,7 +16,7 @@ impl Generator {
 
     pub(super) fn unlink(&mut self) -> Op {
         let kinds = [Kind::File, Kind::Symlink, Kind::Fifo, Kind::Socket, Kind::Char, Kind::Block];
-        // What is open lives on without a name.
+        // An open file lives on without a name.
         let open: Vec<FsPath> = self.slots.iter().flatten().map(|open| open.path.clone()).collect();
         if !open.is_empty() && self.choices.percent(20) {
             return Op::Unlink { path: self.choices.pick(&open).clone() };
@@ -76,7 +76,7 @@ impl Generator {
         Op::Mknod { path, mode: Mode(mode), dev }
     }
 
-    /// A device number. Major 0 is never given out, 240 to 254 are for local use
+    /// Draws a device number. Major 0 is never given out, 240 to 254 are for local use
     /// (Documentation/admin-guide/devices.txt), and no device is ever opened
     /// ([`Model::unspecified`](fathom_model::Model::unspecified)). The last one is the largest that
     /// XFS takes (`xfs_generic_create`).

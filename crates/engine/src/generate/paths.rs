@@ -1,13 +1,13 @@
-//! Choosing paths: names that exist, names that could, and names that should not work.
+//! Chooses paths: names that exist, names that could, and names that should not work.
 
 use fathom_core::{FsBytes, FsPath, Kind, Target};
 
 use super::Generator;
 use super::view::depth;
 
-/// NAME_MAX of limits.h.
+/// Longest name, NAME_MAX of limits.h.
 const NAME_BYTES_MAX: usize = 255;
-/// PATH_MAX of limits.h, with the terminating NUL.
+/// Longest path with the terminating NUL, PATH_MAX of limits.h.
 const PATH_BYTES_MAX: usize = 4096;
 
 /// Ways to write a path that is not the plain name of something.
@@ -43,7 +43,7 @@ const ODDITIES: &[(Oddity, u32)] = &[
 ];
 
 impl Generator {
-    /// The path of something of one of the kinds that exists, or a name it could have.
+    /// Draws the path of something of one of the kinds that exists, or a name it could have.
     pub(super) fn existing(&mut self, kinds: &[Kind]) -> FsPath {
         if self.odd && self.choices.percent(60) {
             return self.odd_path();
@@ -55,7 +55,7 @@ impl Generator {
         self.choices.pick(&fitting).path.clone()
     }
 
-    /// Any name that exists, the root included.
+    /// Draws any name that exists, the root included.
     pub(super) fn anything(&mut self) -> FsPath {
         if self.odd && self.choices.percent(60) {
             return self.odd_path();
@@ -63,7 +63,7 @@ impl Generator {
         self.choices.pick(self.view.nodes()).path.clone()
     }
 
-    /// Where something new of this kind can be made; the name may be taken.
+    /// Draws a path for something new of this kind; the name may be taken.
     pub(super) fn fresh(&mut self, kind: Kind) -> FsPath {
         if self.odd && self.choices.percent(60) {
             return self.odd_path();
@@ -78,8 +78,8 @@ impl Generator {
         if self.view.contains(&path) { parent.join(&self.name(kind)) } else { path }
     }
 
-    /// A place for `from`, where its contents do not get too deep: mostly new, sometimes a name that
-    /// exists.
+    /// Draws a destination for `from`, where its contents do not get too deep: mostly new,
+    /// sometimes a name that exists.
     pub(super) fn destination(&mut self, from: &FsPath, kind: Kind) -> FsPath {
         let to = match self.choices.below(10) {
             0..5 => self.fresh(kind),
@@ -93,19 +93,19 @@ impl Generator {
         to
     }
 
-    /// Whether a directory with so many levels below it may be at `path`.
+    /// Whether a directory with `height` levels below it may be at `path`.
     pub(super) fn fits(&self, path: &FsPath, height: usize) -> bool {
         let depth_max = self.config.names.depth_max;
         depth(path) <= depth_max && depth(path) + height <= depth_max + 1
     }
 
-    /// The kind of a name that exists; of others, that of a file.
+    /// The kind of a name that exists; a file for others.
     pub(super) fn kind_of(&self, path: &FsPath) -> Kind {
         let found = self.view.nodes().iter().find(|node| node.path == *path);
         found.map_or(Kind::File, |node| node.kind)
     }
 
-    /// A path or an open file.
+    /// Draws a path or an open file.
     pub(super) fn target(&mut self) -> Target {
         match self.choices.below(10) {
             0..5 => Target::Path(self.anything()),
@@ -114,7 +114,7 @@ impl Generator {
         }
     }
 
-    /// A name from the pool of a kind.
+    /// Draws a name from the pool of a kind.
     fn name(&mut self, kind: Kind) -> Vec<u8> {
         let names = &self.config.names;
         let (letter, count) = match kind {
@@ -129,8 +129,8 @@ impl Generator {
         format!("{letter}{}", self.choices.below(count)).into_bytes()
     }
 
-    /// The target of a new symbolic link: relative, without `..`, so that it cannot leave the root
-    /// wherever the link is moved.
+    /// Draws the target of a new symbolic link: relative, without `..`, so that it cannot leave the
+    /// root wherever the link is moved.
     pub(super) fn symlink_target(&mut self) -> FsBytes {
         if self.odd && self.choices.percent(40) {
             let len = *self.choices.pick(&[0, 255, 1023, 1024, 4095]);
@@ -178,7 +178,8 @@ impl Generator {
         self.one_of(Kind::File).join(&name)
     }
 
-    /// `..` behind a real directory below the root: anything else could leave the root.
+    /// Makes a path with `..` behind a real directory below the root: anything else could leave the
+    /// root.
     fn dot_dot(&mut self) -> FsPath {
         let dirs = self.view.select(|node| node.kind == Kind::Dir && node.depth > 0);
         if dirs.is_empty() {
@@ -189,7 +190,7 @@ impl Generator {
         append(&dir, tail)
     }
 
-    /// As long as a path can be, or one byte longer.
+    /// Makes a path as long as a path can be, or one byte longer.
     fn longest_path(&mut self) -> FsPath {
         let len = PATH_BYTES_MAX - 1 + self.choices.index(2);
         let mut path = b"./".repeat(PATH_BYTES_MAX / 2);
@@ -202,7 +203,7 @@ impl Generator {
         FsPath::from(path)
     }
 
-    /// A name of this kind that exists, or could.
+    /// Draws a name of this kind that exists, or could.
     fn one_of(&mut self, kind: Kind) -> FsPath {
         let fitting = self.view.select(|node| node.kind == kind);
         if fitting.is_empty() {

@@ -1,4 +1,4 @@
-//! What exists in the reference: where the generator looks before it asks for something.
+//! The names that exist in the reference: the generator looks here before it asks for something.
 
 use fathom_core::{Digest, FsBytes, FsPath, Kind};
 use fathom_model::{Ino, Model, ROOT, Volume};
@@ -18,12 +18,12 @@ pub(super) struct Node {
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
     nodes: Vec<Node>,
-    /// Of the tree that was looked at: equal digests need no second look.
+    /// The digest of the tree that was read: equal digests need no second look.
     digest: Digest,
 }
 
 impl View {
-    /// Looks again if the tree has changed.
+    /// Reads the names again if the tree has changed.
     pub(super) fn refresh(&mut self, model: &Model) {
         if self.nodes.is_empty() || self.digest != model.digest() {
             self.digest = model.digest();
@@ -63,7 +63,7 @@ impl View {
         self.nodes.iter().any(|node| node.path == *path)
     }
 
-    /// Levels of names below `path`.
+    /// Number of levels of names below `path`.
     pub(super) fn height(&self, path: &FsPath) -> usize {
         let own = depth(path);
         let below = |node: &&Node| {
@@ -74,7 +74,7 @@ impl View {
     }
 }
 
-/// Components of a plain path.
+/// Number of components of a plain path.
 pub(super) fn depth(path: &FsPath) -> usize {
     if path.as_bytes() == b"." {
         return 0;

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::search::visited::{Arrival, SHARDS, Visited, shard_of};
 
-/// Keys in the order of their arrival, with what the set said of each. Shards are served by different
-/// threads at the same time; each writes only to the route of its own shard.
+/// Keys in the order of their arrival, with the answer of the set to each. Shards are served by
+/// different threads at the same time; each writes only to the route of its own shard.
 pub(super) struct Arrivals {
     /// The shard of each key.
     shards: Vec<u8>,
@@ -48,7 +48,7 @@ impl Arrivals {
         }
     }
 
-    /// What the set said of each key.
+    /// Iterates over the keys with the answer of the set to each.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u128, Arrival)> {
         let mut routes = self.routes.iter().map(|route| route.iter()).collect::<Vec<_>>();
         self.shards.iter().map(move |&shard| {
@@ -62,7 +62,7 @@ impl Arrivals {
         })
     }
 
-    /// How many keys were new.
+    /// Number of keys that were new.
     pub(super) fn count_new(&self) -> u64 {
         let marks = self.routes.iter().flatten().map(|(_, mark)| mark.load(Ordering::Relaxed));
         marks.filter(|mark| *mark == NEW).count() as u64

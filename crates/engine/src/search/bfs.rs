@@ -1,7 +1,8 @@
 //! Breadth first: nearest states first, so the first violation found is one of the shortest.
 //!
-//! A queue. States are explored in the order in which they were found, and children are found in the
-//! order of their parents, whatever the batches: results do not depend on how batches are cut.
+//! The waiting states are a queue. States are explored in the order in which they were found, and
+//! children are found in the order of their parents, whatever the batches: results do not depend on
+//! how batches are cut.
 
 use std::collections::VecDeque;
 
@@ -23,12 +24,12 @@ pub(super) fn bfs<S: System, V: Visited>(
     explore::<S, V, Queue<S::State>>(system, plan, visited, observer)
 }
 
-/// First in, first out. The newest states are folded if too many wait.
+/// The waiting states, first in, first out. The newest states are folded if too many wait.
 struct Queue<T> {
     runs: VecDeque<Run<T>>,
-    /// How many states these have.
+    /// Number of states in `runs`.
     states: usize,
-    /// Behind them.
+    /// The folded states, which come after those in `runs`.
     folded: VecDeque<Span>,
     waiting_max: usize,
 }

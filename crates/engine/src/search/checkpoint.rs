@@ -30,30 +30,30 @@ const MAGIC: &[u8] = b"fathom search checkpoint 2\n";
 /// Bytes of the checksum.
 const SUM_BYTES: usize = 16;
 
-/// Why a checkpoint cannot be used.
+/// The reason why a checkpoint cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
-    /// The operating system said no.
+    /// The operating system refused a call.
     #[error("cannot {doing} the checkpoint {}: {error}", path.display())]
     Io {
-        /// What was tried.
+        /// The purpose of the call.
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason from the operating system.
         error: io::Error,
     },
-    /// Not a checkpoint, one of another version, or a damaged one.
+    /// The file is not a checkpoint, one of another version, or a damaged one.
     #[error("{} is not a complete search checkpoint of this version", .0.display())]
     Damaged(PathBuf),
-    /// A checkpoint of another search.
+    /// The checkpoint is of another search.
     #[error("{} belongs to another search: {found}, not {expected}", path.display())]
     Other {
         /// The file.
         path: PathBuf,
-        /// What it is of.
+        /// The search that it is of.
         found: String,
-        /// What was to be resumed.
+        /// The search that was to be resumed.
         expected: String,
     },
     /// [`System::load`] refused what [`System::save`] once gave.
@@ -64,7 +64,8 @@ pub enum CheckpointError {
     Changed(PathBuf),
 }
 
-/// What a search must have in common with its checkpoint. Bounds and threads may differ.
+/// The properties that a search must have in common with its checkpoint. Bounds and threads may
+/// differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Identity {
     label: String,
@@ -92,7 +93,7 @@ impl Identity {
     }
 }
 
-/// Everything that is small.
+/// The part of a checkpoint that is small.
 #[derive(Serialize, Deserialize)]
 struct Header {
     identity: Identity,
@@ -125,7 +126,7 @@ impl<'a> Saver<'a> {
         self.checkpoints.resume
     }
 
-    /// Whether it is time for another one.
+    /// Whether it is time for another checkpoint.
     pub(super) fn is_due(&self) -> bool {
         self.last.elapsed() >= self.checkpoints.every.max(self.took * 9)
     }
@@ -157,7 +158,7 @@ impl<'a> Saver<'a> {
         Ok(())
     }
 
-    /// Reads the checkpoint: what is known, and the nodes that wait. The system gets its records.
+    /// Reads the checkpoint: the ledger, and the nodes that wait. The system gets its records.
     pub(super) fn load<S: System>(
         &self,
         system: &S,
@@ -228,7 +229,7 @@ fn write(path: &Path, header: &Header, records: &[u8], links: &Links) -> io::Res
     File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// A writer that sums what it writes.
+/// A writer that computes the checksum of what it writes.
 struct Summed {
     file: BufWriter<File>,
     sum: XxHash3_128,
@@ -246,7 +247,7 @@ impl Write for Summed {
     }
 }
 
-/// None if anything is not as written.
+/// Parses a checkpoint; none if anything is not as written.
 fn parse(bytes: &[u8]) -> Option<(Header, &[u8], Links)> {
     let (body, sum) = bytes.split_last_chunk::<SUM_BYTES>()?;
     if XxHash3_128::oneshot(body).to_le_bytes() != *sum {
@@ -266,7 +267,7 @@ fn parse(bytes: &[u8]) -> Option<(Header, &[u8], Links)> {
     rest.is_empty().then_some((header, records, links))
 }
 
-/// A length and so many bytes.
+/// Reads a length and so many bytes.
 fn take_bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = usize::try_from(take(rest)?).ok()?;
     let (bytes, after) = rest.split_at_checked(length)?;

@@ -1,7 +1,8 @@
 //! Depth first: the newest states first, so that few have to wait.
 //!
-//! A stack. A batch is always the same newest states, whatever the number of threads, so that the
-//! order is the same too; with one state per batch it would be the textbook's search.
+//! The waiting states are a stack. A batch is always the same newest states, whatever the number of
+//! threads, so that the order is the same too; with one state per batch it would be the textbook's
+//! search.
 
 use super::explore::explore;
 use super::open::{BATCH_RUNS_MAX, Open, Run, Span, join};
@@ -25,7 +26,7 @@ pub(super) fn dfs<S: System, V: Visited>(
     explore::<S, V, Stack<S::State>>(system, plan, visited, observer)
 }
 
-/// Last in, first out.
+/// The waiting states, last in, first out.
 struct Stack<T> {
     runs: Vec<Run<T>>,
 }
@@ -34,7 +35,7 @@ impl<T> Open<T> for Stack<T> {
     const CUT_FREELY: bool = false;
     const NAME: &str = "dfs";
 
-    /// Few states wait: none is folded.
+    /// Makes an empty stack. Few states wait: none is folded.
     fn new(_: usize) -> Stack<T> {
         Stack { runs: Vec::new() }
     }

@@ -23,24 +23,25 @@ use super::report::{Report, Stop};
 use super::system::System;
 use super::workers::{Task, Workers};
 
-/// Into about so many pieces a batch of few runs is cut, if it is worth waking the workers.
+/// Number of pieces into which a batch of few runs is cut, if it is worth waking the workers.
 const PIECES_WANTED: usize = 64;
 
-/// A batch of so many runs is not cut.
+/// Number of runs from which on a batch is not cut.
 const PIECES_ENOUGH: usize = 16;
 
-/// A piece of a batch that can be cut freely should not take longer, whatever one state takes: the
-/// clock is looked at between pieces.
+/// Longest time for a piece of a batch that can be cut freely, whatever one state takes: the clock
+/// is looked at between pieces.
 const PIECE_TIME: Duration = Duration::from_millis(20);
 
-/// A batch that takes less is not interrupted to look at the clock. What was explored of it need not
-/// be its beginning, so that threads can begin with what they made themselves.
+/// Time below which a batch is not interrupted to look at the clock. What was explored of it need
+/// not be its beginning, so that threads can begin with what they made themselves.
 const BATCH_TIME: Duration = Duration::from_millis(100);
 
-/// Less work than this is done by one thread: waking the others takes some ten microseconds.
+/// Time of work below which one thread does it alone: waking the others takes some ten
+/// microseconds.
 const ALONE_BELOW: Duration = Duration::from_micros(100);
 
-/// Shards that one thread serves together: every piece is locked once for all of them.
+/// Number of shards that one thread serves together: every piece is locked once for all of them.
 const SHARDS_TOGETHER: usize = 4;
 
 /// The parallel steps of a batch. Items are pieces, except that `Insert` has groups of shards.
@@ -104,7 +105,7 @@ pub(super) fn explore<S: System, V: Visited, O: Open<S::State>>(
     })
 }
 
-/// The thread that leads the workers.
+/// The state of a search, on the thread that leads the workers.
 struct Explorer<'a, S: System, V, O> {
     setting: &'a Setting<'a, S, V>,
     pieces: &'a [RwLock<Piece<S>>],
@@ -230,7 +231,7 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
         })
     }
 
-    /// A batch of states that were folded.
+    /// Takes a batch of folded states and makes them again.
     fn unfold(&mut self) -> Vec<Run<S::State>> {
         let spans = self.open.take_folded();
         for (piece, &span) in self.pieces.iter().zip(&spans) {
@@ -240,7 +241,7 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
         self.pieces[..spans.len()].iter().map(|piece| write(piece).unload()).collect()
     }
 
-    /// Expand, insert, collect.
+    /// Explores a batch: expands, inserts, collects.
     fn explore_batch(&mut self, mut batch: Vec<Run<S::State>>) {
         let started = Instant::now();
         let size_max = self.piece_states_max();
@@ -278,7 +279,7 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
         self.cost = started.elapsed() / (explored as u32).max(1);
     }
 
-    /// Makes the children of so many pieces; returns of how many they were made before it was time to
+    /// Makes the children of so many pieces; returns the number of pieces done when it was time to
     /// look at the bounds again. A batch that does not take long is not interrupted.
     fn expand(&self, pieces: usize, started: Instant, work: Duration) -> usize {
         if work < ALONE_BELOW || work >= BATCH_TIME {
@@ -290,7 +291,8 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
         pieces
     }
 
-    /// States of one piece at most. Not fewer than two: then there are enough pieces for any run.
+    /// Greatest number of states of one piece. Not fewer than two: then there are enough pieces for
+    /// any run.
     fn piece_states_max(&self) -> usize {
         let run_states = run_states_max::<S::State>();
         if !O::CUT_FREELY {
@@ -300,7 +302,7 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
         usize::try_from(in_time).unwrap_or(run_states).clamp(2, run_states)
     }
 
-    /// How many runs of a batch there are pieces for, of so many states each.
+    /// Number of runs of a batch for which there are pieces of `size` states each.
     fn runs_in_pieces(&self, batch: &[Run<S::State>], size: usize) -> usize {
         let mut pieces = 0;
         let has_pieces = |run: &&Run<S::State>| {
@@ -310,7 +312,7 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
         batch.iter().take_while(has_pieces).count()
     }
 
-    /// When to look at the bounds again.
+    /// The time at which to look at the bounds again.
     fn deadline(&self, now: Instant) -> Instant {
         let soon = now + PROGRESS_EVERY;
         self.setting.plan.time_max.map_or(soon, |max| soon.min(self.clock.started + max))
@@ -327,7 +329,7 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
         }
     }
 
-    /// Takes over what a piece harvested. Pieces come in order; after one that halted, the search is
+    /// Takes over the result of a piece. Pieces come in order; after one that halted, the search is
     /// over and the parents of the others are not explored.
     fn merge(&mut self, piece: &mut Piece<S>) {
         let (span, result) = (piece.span(), piece.take_result(self.setting.judge));
@@ -357,8 +359,8 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
         }
     }
 
-    /// States that are not explored because they are too deep. (Not `beyond`: a depth-first search
-    /// may have met some of those again, closer.)
+    /// Number of states that are not explored because they are too deep. (Not `beyond`: a
+    /// depth-first search may have met some of those again, closer.)
     fn states_at_bound(&self) -> u64 {
         let at_bound =
             self.setting.plan.depth_max.map(|max| self.ledger.states_by_depth.get(max as usize));

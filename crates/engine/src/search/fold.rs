@@ -1,4 +1,4 @@
-//! Making forgotten states again.
+//! Makes folded states again.
 //!
 //! A state that waits to be explored is known by its link: the parent and the choice. A run of nodes
 //! has few parents, these have fewer, and so on: making a run again takes about twice as many steps as
@@ -23,7 +23,7 @@ pub(super) struct Ancestors {
 }
 
 impl Ancestors {
-    /// The ancestors of the nodes in a span.
+    /// Finds the ancestors of the nodes in a span.
     pub(super) fn new(links: &Links, span: Span) -> Ancestors {
         let mut generations = Vec::with_capacity(span.depth as usize + 1);
         let mut nodes: Vec<u64> = (span.first_node..span.first_node + span.nodes).collect();
@@ -74,5 +74,5 @@ impl Ancestors {
     }
 }
 
-/// The contract of a system.
+/// The message for a system that breaks its contract.
 const DETERMINISTIC: &str = "a system does the same again: actions and next are deterministic";

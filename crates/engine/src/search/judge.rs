@@ -1,4 +1,4 @@
-//! Judges states by the properties of their system, and keeps count.
+//! Judges states by the properties of their system, and counts.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,12 +10,12 @@ use super::system::{Expectation, Property, System};
 pub(super) struct Judge<'a, S: System> {
     system: &'a S,
     properties: Vec<Property<S>>,
-    /// `sometimes` properties whose witness is known: no need to look again.
+    /// Whether the witness of each `sometimes` property is known: no need to look again.
     settled: Vec<AtomicBool>,
     deadlock: bool,
 }
 
-/// What was found of one property: the first place, and how many.
+/// The finds of one property: the place of the first, and their number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tally<P> {
     pub(super) first: Option<P>,
@@ -40,18 +40,18 @@ impl<'a, S: System> Judge<'a, S> {
         Judge { system, properties, settled, deadlock }
     }
 
-    /// Nothing found.
+    /// Makes tallies without any finds.
     pub(super) fn tallies<P>(&self) -> Tallies<P> {
         let empty = || Tally { first: None, count: 0 };
         Tallies((0..=self.properties.len()).map(|_| empty()).collect())
     }
 
-    /// The names, as in [`Tallies`].
+    /// The names of the properties, in the order of [`Tallies`].
     pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
         self.properties.iter().map(|property| property.name).chain([Discovery::DEADLOCK])
     }
 
-    /// Judges a state; true if it violates something.
+    /// Judges a state; returns true if it violates something.
     #[inline]
     pub(super) fn state<P: Copy>(
         &self,
@@ -90,7 +90,7 @@ impl<'a, S: System> Judge<'a, S> {
         tallies.0[self.properties.len()].add(|| place);
     }
 
-    /// Adds what a later part of the search found; `news` hears of properties that had nothing.
+    /// Adds the finds of a later part of the search; calls `news` with each property that had none.
     pub(super) fn merge<P, Q>(
         &self,
         total: &mut Tallies<Q>,
@@ -113,7 +113,7 @@ impl<'a, S: System> Judge<'a, S> {
         }
     }
 
-    /// Takes over what an earlier run found.
+    /// Takes over the finds of an earlier run.
     pub(super) fn settle<P>(&self, found: &Tallies<P>) {
         for (settled, tally) in self.settled.iter().zip(&found.0) {
             settled.store(tally.first.is_some(), Ordering::Relaxed);
@@ -129,13 +129,13 @@ impl<'a, S: System> Judge<'a, S> {
         (0..tallies.0.len()).any(|i| self.is_violation(i) && tallies.0[i].count > 0)
     }
 
-    /// A discovery as people read it.
+    /// Makes a discovery as people read it.
     pub(super) fn discovery(&self, index: usize, path: Path, count: u64) -> Discovery {
         let property = self.names().nth(index).expect("a tally per property").to_owned();
         Discovery { property, violation: self.is_violation(index), path, count }
     }
 
-    /// All discoveries.
+    /// Makes all discoveries.
     pub(super) fn discoveries<P>(
         &self,
         tallies: &Tallies<P>,
@@ -150,7 +150,7 @@ impl<'a, S: System> Judge<'a, S> {
             .collect()
     }
 
-    /// `sometimes` properties without a witness.
+    /// Lists the `sometimes` properties without a witness.
     pub(super) fn never<P>(&self, tallies: &Tallies<P>) -> Vec<&'static str> {
         let unseen = self.names().zip(&tallies.0).enumerate();
         unseen

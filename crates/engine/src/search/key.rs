@@ -1,11 +1,11 @@
-//! Keys of states.
+//! Computes keys of states.
 
 use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
 
 use twox_hash::XxHash3_128;
 
-/// 128 hashed bits of anything hashable (XXH3 over the bytes that it feeds to a hasher). Two values
+/// Hashes anything hashable to 128 bits (XXH3 over the bytes that it feeds to a hasher). Two values
 /// must feed different bytes, as derived implementations of [`Hash`] do.
 pub fn key_of<T: Hash + ?Sized>(value: &T) -> u128 {
     thread_local! {
@@ -33,7 +33,8 @@ impl Hasher for Bytes {
         self.0.push(byte);
     }
 
-    /// Lengths. Small ones, the usual ones, take one byte; no number begins like another one.
+    /// Takes a length. Small ones, the usual ones, take one byte; no number begins like another
+    /// one.
     #[inline]
     fn write_usize(&mut self, number: usize) {
         if number < usize::from(u8::MAX) {
@@ -44,7 +45,7 @@ impl Hasher for Bytes {
         }
     }
 
-    /// The variants of an enum.
+    /// Takes the variant of an enum.
     #[inline]
     fn write_isize(&mut self, number: isize) {
         self.write_usize(number as usize);

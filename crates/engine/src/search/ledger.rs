@@ -1,4 +1,4 @@
-//! What a search knows so far, apart from the states themselves: what a checkpoint keeps.
+//! The knowledge of a search, apart from the states themselves: the part that a checkpoint keeps.
 
 use super::judge::{Judge, Tallies};
 use super::links::Links;
@@ -20,7 +20,7 @@ pub(super) struct Ledger {
     pub(super) beyond: Vec<Span>,
     /// Nodes that were taken but not (completely) explored when the search ended.
     pub(super) unfinished: Vec<Span>,
-    /// What was found, by node.
+    /// The finds, by node.
     pub(super) found: Tallies<u64>,
 }
 
@@ -38,7 +38,7 @@ impl Ledger {
         }
     }
 
-    /// The largest number of steps.
+    /// The largest number of steps to a state.
     pub(super) fn depth(&self) -> usize {
         self.states_by_depth.len().saturating_sub(1)
     }
@@ -56,7 +56,7 @@ impl Ledger {
         self.states += states;
     }
 
-    /// A state that was counted at a larger depth belongs to a smaller one.
+    /// Moves a state that was counted at a larger depth to a smaller one.
     fn correct(&mut self, from: u32, to: u32) {
         self.states_by_depth[from as usize] -= 1;
         self.states -= 1;
@@ -66,8 +66,9 @@ impl Ledger {
         }
     }
 
-    /// Adds what came of the parents in `span`; returns the children to explore, and why the search
-    /// has to end here. `news` hears of every property that has something found for the first time.
+    /// Adds the result of the parents in `span`; returns the children to explore, and the reason if
+    /// the search has to end here. Calls `news` with each property that has something found for the
+    /// first time.
     pub(super) fn add<S: System>(
         &mut self,
         span: Span,

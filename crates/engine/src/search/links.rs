@@ -1,4 +1,4 @@
-//! How every state was reached, in two or three bytes each.
+//! Stores how every state was reached, in two or three bytes each.
 //!
 //! Nodes are numbered 1, 2, … in the order in which they were found; a node is reached from its
 //! parent (a smaller number) by a choice (the index of the action). Node 0 is where all begins: its
@@ -54,7 +54,7 @@ impl Segment {
         })
     }
 
-    /// A segment from its parts, if they are one.
+    /// Makes a segment from its parts, if they are one.
     pub(super) fn decode(first_parent: u64, nodes: u64, bytes: Vec<u8>) -> Option<Segment> {
         let mut segment = Segment { first_parent, last_parent: first_parent, nodes, bytes };
         let (count, last) = segment.iter().fold((0, None), |(n, _), (p, _)| (n + 1, Some(p)));
@@ -66,7 +66,7 @@ impl Segment {
 /// All links of a search.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Links {
-    /// Each with the number of its first node.
+    /// The segments, each with the number of its first node.
     blocks: Vec<(u64, Segment)>,
     nodes: u64,
 }
@@ -95,14 +95,14 @@ impl Links {
         self.nodes += nodes;
     }
 
-    /// Parent and choice of a node.
+    /// Reads parent and choice of a node.
     fn get(&self, node: u64) -> (u64, u32) {
         let block = self.blocks.partition_point(|(first, _)| *first <= node) - 1;
         let (first, segment) = &self.blocks[block];
         segment.iter().nth((node - first) as usize).expect("a block has all its nodes")
     }
 
-    /// Parent and choice of a node and those after it.
+    /// Iterates over parent and choice of a node and those after it.
     pub(super) fn iter_from(&self, node: u64) -> impl Iterator<Item = (u64, u32)> {
         let block = self.blocks.partition_point(|(first, _)| *first <= node).saturating_sub(1);
         let skipped = self.blocks.get(block).map_or(0, |(first, _)| node - first);
@@ -110,7 +110,7 @@ impl Links {
         links.skip(skipped as usize)
     }
 
-    /// How a node was reached.
+    /// The path by which a node was reached.
     pub(super) fn path(&self, mut node: u64) -> Path {
         let mut choices = Vec::new();
         while node > 0 {
@@ -122,7 +122,7 @@ impl Links {
         Path(choices)
     }
 
-    /// Parent and choice of all nodes, in order.
+    /// Iterates over parent and choice of all nodes, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u32)> {
         self.blocks.iter().flat_map(|(_, segment)| segment.iter())
     }
@@ -132,14 +132,14 @@ impl Links {
         self.blocks.iter().map(|(_, segment)| segment)
     }
 
-    /// Heap memory in use.
+    /// Bytes of heap memory in use.
     pub(super) fn bytes(&self) -> usize {
         let blocks: usize = self.segments().map(|segment| segment.bytes.capacity()).sum();
         blocks + self.blocks.capacity() * size_of::<(u64, Segment)>()
     }
 }
 
-/// Small for small differences of either sign.
+/// Encodes a difference of either sign such that small differences are small numbers.
 fn zigzag(value: u64, previous: u64) -> u64 {
     let difference = value.wrapping_sub(previous) as i64;
     ((difference << 1) ^ (difference >> 63)) as u64
@@ -149,7 +149,7 @@ fn unzigzag(coded: u64, previous: u64) -> u64 {
     previous.wrapping_add((coded >> 1) ^ (coded & 1).wrapping_neg())
 }
 
-/// LEB128.
+/// Appends a number as LEB128.
 pub(super) fn put(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);
@@ -158,7 +158,7 @@ pub(super) fn put(bytes: &mut Vec<u8>, mut value: u64) {
     bytes.push(value as u8);
 }
 
-/// LEB128; none if the bytes end early or the number is too large.
+/// Takes a number as LEB128; none if the bytes end early or the number is too large.
 pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {

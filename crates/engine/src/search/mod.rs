@@ -96,7 +96,7 @@ pub use system::{Expectation, Property, System};
 
 use crate::search::visited::{Bitstate, Exact, Sharded, Visited};
 
-/// Why a search could not be made. What a system does wrong is in the [`Report`].
+/// The reason why a search could not be made. What a system does wrong is in the [`Report`].
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
     /// The checkpoint cannot be written, read or continued.
@@ -134,8 +134,9 @@ pub fn search<S: System>(
     }
 }
 
-/// A depth-first search may meet a state first by a detour. Under a depth bound it has to look again
-/// when it meets the state closer to the start, or it would miss what lies behind.
+/// Whether the visited set must keep depths. A depth-first search may meet a state first by a
+/// detour. Under a depth bound it has to look again when it meets the state closer to the start, or
+/// it would miss what lies behind.
 fn keeps_depths(strategy: &Strategy, plan: &Plan) -> bool {
     matches!(strategy, Strategy::Dfs) && plan.depth_max.is_some()
 }

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// States of one run at most: large enough to be worth a claim, small enough to share evenly. Large
-/// states come in shorter runs: a batch with all its children should not be much more than what the
-/// caches hold. Depends on nothing but the type, so that results do not either.
+/// Greatest number of states of one run: large enough to be worth a claim, small enough to share
+/// evenly. Large states come in shorter runs: a batch with all its children should not be much more
+/// than what the caches hold. Depends on nothing but the type, so that results do not either.
 pub(super) const fn run_states_max<T>() -> usize {
     const RUN_BYTES: usize = 32 << 10;
     let fitting = RUN_BYTES / if size_of::<T>() == 0 { 1 } else { size_of::<T>() };
@@ -15,7 +15,7 @@ pub(super) const fn run_states_max<T>() -> usize {
     }
 }
 
-/// Runs of one batch at most.
+/// Greatest number of runs of one batch.
 pub(super) const BATCH_RUNS_MAX: usize = 64;
 
 /// States at the same depth with consecutive node numbers.
@@ -45,7 +45,7 @@ impl<T> Run<T> {
     }
 }
 
-/// The numbers of a run.
+/// The node numbers of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Span {
     pub(super) depth: u32,
@@ -76,10 +76,11 @@ impl Span {
     }
 }
 
-/// Memory for waiting states, not counting what they have on the heap. What does not fit is folded.
+/// Memory for waiting states, not counting what they have on the heap. States that do not fit are
+/// folded.
 const WAITING_BYTES: usize = 128 << 20;
 
-/// So many states wait in memory, unless the plan says otherwise.
+/// Default limit of states that wait in memory.
 pub(super) fn waiting_max_default<T>() -> usize {
     WAITING_BYTES / size_of::<T>().max(1)
 }
@@ -94,20 +95,20 @@ pub(super) trait Open<T> {
     /// and ended as timing suggests.
     const CUT_FREELY: bool;
 
-    /// The strategy's name.
+    /// The name of the strategy.
     const NAME: &str;
 
-    /// Nothing waits. About `waiting_max` states may wait in memory.
+    /// Makes an empty list. About `waiting_max` states may wait in memory.
     fn new(waiting_max: usize) -> Self;
 
     /// Adds new states; returns their vector, empty, if it is not needed.
     fn push(&mut self, run: Run<T>) -> Option<Vec<T>>;
 
-    /// The next batch: some runs, in the order in which their states were found. None if the next
-    /// states are folded.
+    /// Takes the next batch: some runs, in the order in which their states were found. None if the
+    /// next states are folded.
     fn take(&mut self) -> Vec<Run<T>>;
 
-    /// If the next states are folded: the numbers of a batch of them.
+    /// Takes the numbers of a batch of folded states, if these come next.
     fn take_folded(&mut self) -> Vec<Span> {
         Vec::new()
     }
@@ -120,8 +121,8 @@ pub(super) trait Open<T> {
     fn spans(&self) -> impl Iterator<Item = Span>;
 }
 
-/// Joins a new run with the last one, as far as that has room; returns what remains, and the vector
-/// if nothing does.
+/// Joins a new run with the last one, as far as that has room; returns the rest, and the vector if
+/// there is none.
 pub(super) fn join<T>(
     last: Option<&mut Run<T>>,
     mut run: Run<T>,

@@ -1,4 +1,4 @@
-//! Paths: how to get to a state.
+//! Paths to states.
 
 use std::fmt;
 use std::num::ParseIntError;
@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use super::system::System;
 
-/// A path as choices: which initial state, then which action of each state. Short enough to copy:
-/// it reads and prints as `0/3/1`.
+/// A path as choices: the index of the initial state, then the index of an action of each state.
+/// Short enough to copy: it reads and prints as `0/3/1`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Path(pub Vec<u32>);
 
@@ -35,7 +35,7 @@ impl Path {
         Ok(trace)
     }
 
-    /// The path of a sequence of actions from an initial state, if the system can take them.
+    /// Finds the path of a sequence of actions from an initial state, if the system can take them.
     pub fn of_actions<S: System>(system: &S, init: u32, wanted: &[S::Action]) -> Option<Path>
     where
         S::Action: PartialEq,

@@ -1,4 +1,4 @@
-//! One piece of a batch: a run of parents on its way to becoming runs of children.
+//! One piece of a batch: takes a run of parents and makes runs of children.
 
 use crate::search::visited::{Arrival, Sharded, View, Visited};
 
@@ -13,7 +13,7 @@ use super::recent::Recent;
 use super::report::Stop;
 use super::system::System;
 
-/// What all pieces work with.
+/// The system, the plan and the sets that all pieces use.
 pub(super) struct Setting<'a, S: System, V> {
     pub(super) system: &'a S,
     pub(super) plan: &'a Plan,
@@ -21,7 +21,7 @@ pub(super) struct Setting<'a, S: System, V> {
     pub(super) judge: &'a Judge<'a, S>,
 }
 
-/// Where in a piece something happened.
+/// A place in a piece where something was found.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place {
     /// The parent with this index.
@@ -36,61 +36,61 @@ struct Origin {
     choice: u32,
 }
 
-/// Candidates that are looked up together.
+/// Number of candidates that are looked up together.
 const CANDIDATES_ENOUGH: usize = 48;
 
-/// Empty vectors that a piece keeps at most.
+/// Greatest number of empty vectors that a piece keeps.
 const SPARE_MAX: usize = 4;
 
-/// A run of parents, then their children, then what is kept of them. Neighbours are worked on by
+/// A run of parents, then their children, then those that are kept. Neighbours are worked on by
 /// different threads at the same time: they share no cache line.
 #[repr(align(128))]
 pub(super) struct Piece<S: System> {
     parents: Vec<S::State>,
     span: Span,
-    /// How to make the parents, if they are folded.
+    /// The ancestors of the parents, if these are folded.
     ancestors: Ancestors,
     /// The last children, about which the visited set was not asked yet.
     candidates: Vec<(u128, Origin)>,
     pub(super) arrivals: Arrivals,
-    /// As in `arrivals`.
+    /// The origin of each key in `arrivals`.
     origins: Vec<Origin>,
     children: Vec<S::State>,
-    /// Steps out of all parents up to and including each.
+    /// Number of steps out of all parents up to and including each.
     transitions: Vec<u64>,
     /// Parents that should have successors and have none.
     stuck: Vec<u32>,
     /// Empty vectors for the states of a run. Allocating these anew would make `malloc` tidy up its
     /// small blocks every time, which costs a search of small states half of its speed.
     spare: Vec<Vec<S::State>>,
-    /// Children that may still be kept, by the bound on states.
+    /// Number of children that may still be kept, by the bound on states.
     pub(super) room: u64,
     /// The thread that made the parents, then the children.
     home: usize,
     result: PieceResult<S::State>,
 }
 
-/// What a piece adds to the search.
+/// The result of a piece.
 pub(super) struct PieceResult<T> {
     /// The children kept, unless they are too deep to be explored.
     pub(super) runs: Vec<Vec<T>>,
     /// The thread that made them.
     pub(super) home: usize,
-    /// How they were reached.
+    /// The links to them.
     pub(super) links: Segment,
-    /// How many of them are new.
+    /// Number of new states among them.
     pub(super) states_new: u64,
     /// Former depths of the others, which were known to be deeper.
     pub(super) moved_from: Vec<u32>,
     /// Sum of their keys.
     pub(super) key_sum: u128,
-    /// What was found among them.
+    /// The finds among them.
     pub(super) tallies: Tallies<Place>,
     /// Parents explored completely.
     pub(super) parents_done: u64,
     /// Steps out of these.
     pub(super) transitions: u64,
-    /// Why the search has to end here.
+    /// The reason why the search has to end here, if it has.
     pub(super) halt: Option<Stop>,
 }
 
@@ -120,7 +120,7 @@ impl<S: System> Piece<S> {
         self.home = run.home;
     }
 
-    /// Takes the numbers of folded parents, and how to make them.
+    /// Takes the numbers of folded parents, and their ancestors.
     pub(super) fn load_folded(&mut self, span: Span, ancestors: Ancestors) {
         (self.span, self.ancestors) = (span, ancestors);
     }
@@ -137,7 +137,7 @@ impl<S: System> Piece<S> {
         Run { depth, first_node, states: std::mem::take(&mut self.parents), home: self.home }
     }
 
-    /// What came of the parents.
+    /// Takes the result.
     pub(super) fn take_result(&mut self, judge: &Judge<'_, S>) -> PieceResult<S::State> {
         std::mem::replace(&mut self.result, PieceResult::new(judge))
     }

@@ -1,40 +1,41 @@
-//! Everything that decides a search.
+//! The strategy, the bounds and the options of a search.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::path::Path;
 
-/// Which state is looked at next.
+/// The order in which states are explored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// Nearest first: counterexamples are as short as possible.
+    /// Explores the nearest states first: counterexamples are as short as possible.
     Bfs,
-    /// Newest first: few states wait, deep ones come early.
+    /// Explores the newest states first: few wait, deep ones come early.
     Dfs,
-    /// Independent random paths of at most [`Plan::depth_max`] steps (1000 without that bound).
+    /// Follows independent random paths of at most [`Plan::depth_max`] steps (1000 without that
+    /// bound).
     Walk {
-        /// Every choice follows from it.
+        /// The seed of every choice.
         seed: u64,
-        /// How many paths.
+        /// Number of paths.
         walks: u64,
     },
     /// One given path.
     Replay(Path),
 }
 
-/// How visited states are remembered.
+/// The memory of visited states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
     /// All 128 bits of every key.
     Exact,
     /// A fixed number of bytes in all; some states are missed, see [`crate::search::visited::Bitstate`].
     Bitstate {
-        /// Memory for the bits.
+        /// Bytes of memory for the bits.
         bytes: usize,
         /// Bits per state; 3 is a good choice.
         hashes: u32,
-        /// Different seeds miss different states.
+        /// Seed of the hashes: different seeds miss different states.
         seed: u64,
     },
 }
@@ -51,46 +52,47 @@ impl Memory {
     }
 }
 
-/// Where and when to save the search, so that it can go on after any interruption.
+/// The file and the interval at which the search is saved, so that it can go on after any
+/// interruption.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoints {
     /// The file; replaced atomically.
     pub path: PathBuf,
     /// Names the system and its parameters; a checkpoint of another label is refused.
     pub label: String,
-    /// Time between two; it grows if writing takes more than a tenth of the time. The end of a
-    /// search is always saved.
+    /// Interval between two checkpoints; it grows if writing takes more than a tenth of the time.
+    /// The end of a search is always saved.
     pub every: Duration,
-    /// Go on from the file instead of starting.
+    /// Whether to go on from the file instead of starting.
     pub resume: bool,
 }
 
 /// The bounds and the options of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Number of threads; 0: one per core.
+    /// Number of threads; 0 means one per core.
     pub threads: usize,
-    /// States farther than so many steps are not visited.
+    /// Greatest number of steps to a state that is visited.
     pub depth_max: Option<u32>,
     /// Stops before visiting more states; all initial states are visited in any case.
     pub states_max: Option<u64>,
-    /// About so many states wait in memory to be explored (breadth first only); the others are made
-    /// again by [`System::retrace`](super::System::retrace). None: as many as take 128 MiB, not
-    /// counting what they have on the heap.
+    /// Approximate limit of states that wait in memory to be explored (breadth first only); the
+    /// others are made again by [`System::retrace`](super::System::retrace). None: as many as take
+    /// 128 MiB, not counting what they have on the heap.
     pub waiting_max: Option<usize>,
-    /// Stops when the process occupies so much memory.
+    /// Stops when the process occupies this much memory.
     pub memory_max_bytes: Option<u64>,
     /// Stops after this time.
     pub time_max: Option<Duration>,
     /// Stops at the first state that breaks an `always` property, or the first deadlock; otherwise
-    /// all are counted and the first of each is told.
+    /// all are counted and the first of each is reported.
     pub stop_at_first: bool,
-    /// A state without successors is a violation, unless [`System::may_end`](super::System::may_end).
-    /// States at the depth bound are not asked.
+    /// Makes a state without successors a violation, unless
+    /// [`System::may_end`](super::System::may_end). States at the depth bound are not asked.
     pub deadlock: bool,
-    /// How visited states are remembered.
+    /// The memory of visited states.
     pub memory: Memory,
-    /// Whether to save the search.
+    /// The file to which the search is saved, if it is.
     pub checkpoints: Option<Checkpoints>,
 }
 

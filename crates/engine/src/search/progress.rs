@@ -1,4 +1,4 @@
-//! Tells how a search goes, and asks the clock and the machine whether it may go on.
+//! Reports the progress of a search, and checks the bounds on time and memory.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -6,36 +6,36 @@ use std::time::{Duration, Instant};
 use super::plan::Plan;
 use super::report::{Discovery, Stop};
 
-/// How often an observer is told.
+/// Interval between two reports to an observer.
 pub(super) const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
-/// Where a search is.
+/// The progress of a search.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
-    /// Different states visited.
+    /// Number of different states visited.
     pub states: u64,
-    /// Steps taken.
+    /// Number of steps taken.
     pub transitions: u64,
     /// The largest number of steps to a state.
     pub depth: usize,
-    /// States that wait to be explored (walks: that wait to be made).
+    /// Number of states that wait to be explored (walks: that wait to be made).
     pub open: u64,
-    /// Memory for visited states and the ways to them.
+    /// Bytes of memory for visited states and the ways to them.
     pub bytes: usize,
-    /// Time of this run.
+    /// Time since this run began.
     pub elapsed: Duration,
 }
 
-/// Is told what happens; the search itself never prints.
+/// Receives the progress and the discoveries of a search, which itself never prints.
 pub trait Observer {
     /// Called a few times per second; `Break` ends the search.
     fn progress(&mut self, progress: &Progress) -> ControlFlow<()>;
 
-    /// A violation or a witness was found.
+    /// Called when a violation or a witness was found.
     fn discovery(&mut self, discovery: &Discovery);
 }
 
-/// An observer that does not look.
+/// An observer that ignores everything.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unobserved;
 
@@ -59,7 +59,7 @@ impl Clock {
         Clock { started: now, told: now }
     }
 
-    /// The bounds that do not depend on the search, and the observer's wish.
+    /// Checks the bounds that do not depend on the search, and asks the observer.
     pub(super) fn check(
         &mut self,
         plan: &Plan,
@@ -83,7 +83,8 @@ impl Clock {
     }
 }
 
-/// Memory that the process occupies (proc_pid_status(5), `VmRSS`); none where there is no `/proc`.
+/// Reads the memory that the process occupies (proc_pid_status(5), `VmRSS`); none where there is no
+/// `/proc`.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -12,10 +12,12 @@ use super::ledger::Ledger;
 use super::open::{Run, Span, cut, run_states_max};
 use super::system::System;
 
-/// Nodes of one generation at most: their states exist before they are known to be needed.
+/// Greatest number of nodes of one generation: their states exist before they are known to be
+/// needed.
 const GENERATION_NODES_MAX: u64 = 1 << 14;
 
-/// Fewer nodes than this are made by one thread: starting another one takes some ten microseconds.
+/// Number of nodes below which one thread makes them: starting another one takes some ten
+/// microseconds.
 const ALONE_BELOW: usize = 64;
 
 /// A node to be made.
@@ -31,8 +33,9 @@ struct Made<T> {
     key: u128,
     depth: u32,
     state: T,
-    /// The same state again, if one waits to be explored and another one has children to make.
-    twin: Option<T>,
+    /// A second copy of the state, if one waits to be explored and another one has children to
+    /// make.
+    copy: Option<T>,
 }
 
 /// Follows all links: fills the visited set in the order in which it was filled before, and returns
@@ -44,7 +47,7 @@ pub(super) fn rebuild<S: System, V: Visited>(
     ledger: &Ledger,
     open: &[Span],
 ) -> Option<Vec<Run<S::State>>> {
-    let mut family = Family::new(system, ledger, open)?;
+    let mut pending = PendingParents::new(system, ledger, open)?;
     let (mut key_sum, mut states) = (0_u128, HashMap::new());
     let mut links = (1..)
         .zip(ledger.links.iter())
@@ -55,17 +58,17 @@ pub(super) fn rebuild<S: System, V: Visited>(
             links.next_if(|link| link.parent < first && link.node - first < GENERATION_NODES_MAX)
         };
         let generation: Vec<Link> = std::iter::from_fn(next).collect();
-        let made = family.make(&generation, threads)?;
-        for (link, Made { key, depth, state, twin }) in generation.into_iter().zip(made) {
+        let made = pending.make(&generation, threads)?;
+        for (link, Made { key, depth, state, copy }) in generation.into_iter().zip(made) {
             key_sum = key_sum.wrapping_add(key);
             if visited.shard(shard_of(key)).insert(key, depth) == Arrival::Known {
                 return None;
             }
-            if family.is_open[link.node as usize] {
+            if pending.is_open[link.node as usize] {
                 states.insert(link.node, state);
-                family.grown_up(link, depth, twin);
+                pending.finish(link, depth, copy);
             } else {
-                family.grown_up(link, depth, Some(state));
+                pending.finish(link, depth, Some(state));
             }
         }
     }
@@ -83,19 +86,19 @@ pub(super) fn rebuild<S: System, V: Visited>(
 }
 
 /// The states that still have children to come.
-struct Family<'a, S: System> {
+struct PendingParents<'a, S: System> {
     system: &'a S,
     /// Depth and state of each such node.
     parents: HashMap<u64, (u32, S::State)>,
-    /// How many children each node still has to come.
+    /// Number of children that each node still has to come.
     children: Vec<u32>,
     /// Whether each node waits to be explored.
     is_open: Vec<bool>,
 }
 
-impl<'a, S: System> Family<'a, S> {
-    /// None if the links are not those of a search.
-    fn new(system: &'a S, ledger: &Ledger, open: &[Span]) -> Option<Family<'a, S>> {
+impl<'a, S: System> PendingParents<'a, S> {
+    /// Counts the children of every node; none if the links are not those of a search.
+    fn new(system: &'a S, ledger: &Ledger, open: &[Span]) -> Option<PendingParents<'a, S>> {
         let nodes = ledger.links.nodes() as usize + 1;
         let mut children = vec![0_u32; nodes];
         for (node, (parent, _)) in (1..).zip(ledger.links.iter()) {
@@ -109,7 +112,7 @@ impl<'a, S: System> Family<'a, S> {
             let nodes = span.first_node as usize..(span.first_node + span.nodes) as usize;
             is_open.get_mut(nodes)?.fill(true);
         }
-        Some(Family { system, parents: HashMap::new(), children, is_open })
+        Some(PendingParents { system, parents: HashMap::new(), children, is_open })
     }
 
     fn has_children(&self, node: u64) -> bool {
@@ -145,13 +148,13 @@ impl<'a, S: System> Family<'a, S> {
             }
             let (depth, state) = self.child(*link, &actions)?;
             let twice = self.is_open[link.node as usize] && self.has_children(link.node);
-            let twin = if twice { Some(self.child(*link, &actions)?.1) } else { None };
-            Some(Made { key: scatter(self.system.key(&state)), depth, state, twin })
+            let copy = if twice { Some(self.child(*link, &actions)?.1) } else { None };
+            Some(Made { key: scatter(self.system.key(&state)), depth, state, copy })
         };
         links.iter().map(make).collect()
     }
 
-    /// Depth and state of a node, given the actions of its parent.
+    /// Makes a node, given the actions of its parent: its depth and its state.
     fn child(&self, link: Link, actions: &[S::Action]) -> Option<(u32, S::State)> {
         let choice = link.choice as usize;
         if link.parent == 0 {
@@ -161,8 +164,9 @@ impl<'a, S: System> Family<'a, S> {
         Some((depth + 1, self.system.retrace(state, actions.get(choice)?)?))
     }
 
-    /// A node is done; it may be a parent itself.
-    fn grown_up(&mut self, link: Link, depth: u32, state: Option<S::State>) {
+    /// Takes a node that was made; keeps its state if it has children to come, and drops its parent
+    /// if that has none left.
+    fn finish(&mut self, link: Link, depth: u32, state: Option<S::State>) {
         self.children[link.parent as usize] -= 1;
         if !self.has_children(link.parent) {
             self.parents.remove(&link.parent);

@@ -12,7 +12,7 @@ const KEYS: usize = 1 << 13;
 /// The keys met last, at most one for each value of some of its bits.
 pub(super) struct Recent {
     keys: Vec<u128>,
-    /// The last piece of this batch so far.
+    /// The last piece of this batch that was begun.
     last: usize,
     /// Whether all keys were met in this piece or before.
     is_after_all: bool,
@@ -27,18 +27,18 @@ impl Recent {
         Recent { keys, last: 0, is_after_all: true }
     }
 
-    /// A new batch: its pieces come after all others.
+    /// Begins a new batch: its pieces come after all others.
     pub(super) fn begin_batch(&mut self) {
         self.last = 0;
     }
 
-    /// The next keys are met in this piece.
+    /// Begins a piece, in which the next keys are met.
     pub(super) fn begin_piece(&mut self, piece: usize) {
         self.is_after_all = piece >= self.last;
         self.last = self.last.max(piece);
     }
 
-    /// Remembers a key; true if it was met before, by an earlier parent.
+    /// Remembers a key; returns true if it was met before, by an earlier parent.
     #[inline]
     pub(super) fn meet(&mut self, key: u128) -> bool {
         let place = &mut self.keys[key as usize % KEYS];

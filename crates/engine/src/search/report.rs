@@ -1,16 +1,16 @@
-//! What a search found.
+//! The result of a search.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::path::Path;
 
-/// Why a search ended.
+/// The reason why a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// Every reachable state was visited (with a bitstate set: except the missed ones).
     Exhausted,
-    /// A violation, and the plan said to stop there.
+    /// A violation was found, and the plan said to stop there.
     Violation,
     /// Every state within the depth bound was visited.
     Depth,
@@ -48,7 +48,7 @@ impl fmt::Display for Stop {
     }
 }
 
-/// A state of interest and how to get there.
+/// A state of interest and the path to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discovery {
     /// The name of the property, or [`Discovery::DEADLOCK`].
@@ -57,7 +57,7 @@ pub struct Discovery {
     pub violation: bool,
     /// The way to the first such state; with [`Strategy::Bfs`](super::Strategy::Bfs) a shortest one.
     pub path: Path,
-    /// How many states violate the property, as far as the search went.
+    /// Number of states that violate the property, as far as the search went.
     pub count: u64,
 }
 
@@ -69,26 +69,26 @@ impl Discovery {
 /// The result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// Why it ended.
+    /// The reason why it ended.
     pub stop: Stop,
-    /// Different states visited.
+    /// Number of different states visited.
     pub states: u64,
-    /// Steps taken within the boundary out of the states that were explored completely.
+    /// Number of steps taken within the boundary out of the states that were explored completely.
     pub transitions: u64,
-    /// States by the number of steps to them. With depth-first search and no depth bound, by the
-    /// steps of the way that was found first.
+    /// Number of states by the number of steps to them. With depth-first search and no depth bound,
+    /// by the steps of the way that was found first.
     pub states_by_depth: Vec<u64>,
-    /// States visited whose successors are not (completely) known.
+    /// Number of states visited whose successors are not (completely) known.
     pub states_open: u64,
     /// Violations and witnesses, in the order of the system's properties; deadlock last.
     pub discoveries: Vec<Discovery>,
     /// `sometimes` properties without a witness.
     pub never: Vec<&'static str>,
-    /// States that a bitstate set probably took for known ones.
+    /// Estimated number of states that a bitstate set took for known ones.
     pub omitted: f64,
-    /// Memory for visited states.
+    /// Bytes of memory for visited states.
     pub visited_bytes: usize,
-    /// Memory for the ways to them.
+    /// Bytes of memory for the ways to them.
     pub links_bytes: usize,
     /// Time spent exploring in this run (re-creating the states of a checkpoint not included).
     pub elapsed: Duration,
@@ -100,17 +100,17 @@ impl Report {
         self.discoveries.iter().filter(|discovery| discovery.violation)
     }
 
-    /// What was found of one property.
+    /// The discovery of one property.
     pub fn discovery(&self, property: &str) -> Option<&Discovery> {
         self.discoveries.iter().find(|discovery| discovery.property == property)
     }
 
-    /// The largest number of steps.
+    /// The largest number of steps to a state.
     pub fn depth(&self) -> usize {
         self.states_by_depth.len().saturating_sub(1)
     }
 
-    /// Memory for one visited state and the way to it.
+    /// Bytes of memory for one visited state and the way to it.
     pub fn bytes_per_state(&self) -> f64 {
         (self.visited_bytes + self.links_bytes) as f64 / self.states.max(1) as f64
     }

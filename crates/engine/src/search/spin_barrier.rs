@@ -1,11 +1,11 @@
-//! Where threads wait for each other.
+//! A barrier at which threads wait for each other.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Looks at the clock of the barrier before going to sleep: some 30 µs, a little longer than it
-/// takes to wake a thread.
+/// Number of times that a thread looks whether all have come before it goes to sleep: some 30 µs, a
+/// little longer than it takes to wake a thread.
 const SPINS: u32 = 700;
 
 /// A barrier for phases that are often shorter than falling asleep and waking up
@@ -13,14 +13,14 @@ const SPINS: u32 = 700;
 pub(super) struct SpinBarrier {
     threads: usize,
     arrived: AtomicUsize,
-    /// How many times all have met.
+    /// Number of times that all have met.
     met: AtomicUsize,
     asleep: Mutex<()>,
     awake: Condvar,
 }
 
 impl SpinBarrier {
-    /// A barrier of so many threads.
+    /// Makes a barrier of so many threads.
     pub(super) fn new(threads: usize) -> SpinBarrier {
         SpinBarrier {
             threads,
@@ -31,7 +31,7 @@ impl SpinBarrier {
         }
     }
 
-    /// Returns when all threads have called this. What any of them did before, all see after.
+    /// Returns when all threads have called this. Whatever any of them did before, all see after.
     pub(super) fn wait(&self) {
         let met = self.met.load(Ordering::Relaxed);
         // Release what this thread did; acquire, in the last one, what all others did.

@@ -1,4 +1,4 @@
-//! What can be explored.
+//! The systems that can be explored.
 
 /// A system of states and actions. Both `actions` and `next` must be deterministic: a state is
 /// re-created by taking the same actions again.
@@ -14,7 +14,7 @@
 pub trait System: Sync {
     /// A state.
     type State: Send + Sync;
-    /// What can happen in a state.
+    /// A step out of a state.
     type Action;
 
     /// The states to start from.
@@ -27,8 +27,8 @@ pub trait System: Sync {
     fn next(&self, state: &Self::State, action: &Self::Action) -> Option<Self::State>;
 
     /// Makes a known state again, when too many wait to be kept, a search is resumed or a path is
-    /// looked at: as
-    /// [`next`](System::next), with the same result, but nothing needs to be judged again.
+    /// looked at. Gives the same result as [`next`](System::next), but nothing needs to be judged
+    /// again.
     fn retrace(&self, state: &Self::State, action: &Self::Action) -> Option<Self::State> {
         self.next(state, action)
     }
@@ -43,12 +43,12 @@ pub trait System: Sync {
     /// if it fits, the state itself; the search scatters the bits.
     fn key(&self, state: &Self::State) -> u128;
 
-    /// What has to hold.
+    /// The conditions on its states.
     fn properties(&self) -> Vec<Property<Self>> {
         Vec::new()
     }
 
-    /// States outside are neither counted nor judged nor explored.
+    /// Whether a state is inside: states outside are neither counted nor judged nor explored.
     fn within_boundary(&self, _state: &Self::State) -> bool {
         true
     }
@@ -58,45 +58,46 @@ pub trait System: Sync {
         false
     }
 
-    /// The system's own records, for a checkpoint. No thread is inside the system meanwhile.
+    /// Saves the system's own records, for a checkpoint. No thread is inside the system meanwhile.
     fn save(&self) -> Vec<u8> {
         Vec::new()
     }
 
-    /// Replaces the records by saved ones, before the search makes any state; false if these are
-    /// not records of this system.
+    /// Replaces the records by saved ones, before the search makes any state; returns false if
+    /// these are not records of this system.
     fn load(&self, saved: &[u8]) -> bool {
         saved.is_empty()
     }
 }
 
-/// When a property is satisfied.
+/// The states in which a property must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expectation {
-    /// In every state.
+    /// The property must hold in every state.
     Always,
-    /// In at least one state.
+    /// The property must hold in at least one state.
     Sometimes,
 }
 
 /// A named condition on states.
 #[derive(Debug)]
 pub struct Property<S: System + ?Sized> {
-    /// In which states it must hold.
+    /// The states in which it must hold.
     pub expectation: Expectation,
-    /// What people call it.
+    /// Its name in reports.
     pub name: &'static str,
     /// Whether it holds in a state.
     pub holds: fn(&S, &S::State) -> bool,
 }
 
 impl<S: System + ?Sized> Property<S> {
-    /// Must hold in every state; the first state where it does not is a counterexample.
+    /// Makes a property that must hold in every state; the first state where it does not is a
+    /// counterexample.
     pub fn always(name: &'static str, holds: fn(&S, &S::State) -> bool) -> Property<S> {
         Property { expectation: Expectation::Always, name, holds }
     }
 
-    /// Must hold in some state; the first such state is a witness.
+    /// Makes a property that must hold in some state; the first such state is a witness.
     pub fn sometimes(name: &'static str, holds: fn(&S, &S::State) -> bool) -> Property<S> {
         Property { expectation: Expectation::Sometimes, name, holds }
     }

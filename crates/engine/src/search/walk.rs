@@ -20,13 +20,13 @@ use super::report::{Report, Stop};
 use super::system::System;
 use super::workers::{Task, Workers};
 
-/// Steps of a walk if the plan has no bound.
+/// Number of steps of a walk if the plan has no bound.
 const STEPS_MAX: u32 = 1000;
 
-/// Walks of one group: what a thread makes in one go.
+/// Number of walks of one group: a thread makes them in one go.
 const GROUP_WALKS: u64 = 4;
 
-/// Groups of a round.
+/// Number of groups of a round.
 const ROUND_GROUPS: usize = 64;
 
 /// The parallel steps of a round: walk (by group), insert (by shard).
@@ -43,7 +43,7 @@ struct Place {
     step: u32,
 }
 
-/// What the walks of one group met.
+/// The keys and finds of the walks of one group.
 struct Group {
     arrivals: Arrivals,
     /// The step at which each key arrived.
@@ -132,7 +132,7 @@ impl Group {
     }
 }
 
-/// What all walks met.
+/// The sum over all walks.
 struct Total {
     found: Tallies<Place>,
     transitions: u64,
@@ -151,7 +151,8 @@ impl Total {
         Progress { states, transitions, depth, open, bytes, ..Progress::default() }
     }
 
-    /// Adds a group and empties it; returns the properties that have something for the first time.
+    /// Adds a group and empties it; returns the properties that have something found for the first
+    /// time.
     fn add<S: System>(&mut self, group: &mut Group, judge: &Judge<'_, S>) -> Vec<usize> {
         for ((_, arrival), &step) in group.arrivals.iter().zip(&group.steps) {
             if arrival == Arrival::New {
@@ -172,7 +173,8 @@ impl Total {
     }
 }
 
-/// How a walk gets on: [`System::next`], or [`System::retrace`] to look at it again.
+/// The function by which a walk takes a step: [`System::next`], or [`System::retrace`] to look at
+/// it again.
 type Step<S> =
     fn(&S, &<S as System>::State, &<S as System>::Action) -> Option<<S as System>::State>;
 
@@ -253,7 +255,7 @@ impl<S: System> Walker<'_, S> {
         None
     }
 
-    /// The choices of a walk up to a step: it is walked again.
+    /// Walks again to find the choices of a walk up to a step.
     fn path(&self, place: Place) -> Path {
         let mut path = Path::default();
         self.follow(place.walk, S::retrace, |_, choice| {

@@ -1,4 +1,4 @@
-//! A workers of threads that works through one numbered list after the other.
+//! A pool of threads that works through one numbered list after the other.
 //!
 //! The calling thread is one of the workers. Items are claimed in order, and a claimed item is always
 //! finished: after a list was cut short by a deadline, the finished items are its beginning. Or every
@@ -22,19 +22,19 @@ struct Job<P> {
 
 #[derive(Clone, Copy)]
 enum List {
-    /// So many, in order, as long as there is time.
+    /// A number of items, claimed in order, until the time is over.
     InOrder(usize, Option<Instant>),
-    /// As in [`Workers::homes`].
+    /// The items of [`Workers::homes`].
     Homes,
 }
 
-/// An item that has a home.
+/// An item that one thread should work on.
 struct PinnedItem {
     home: usize,
     is_claimed: AtomicBool,
 }
 
-/// What one thread is asked to do.
+/// One item for one thread.
 #[derive(Clone, Copy)]
 pub(super) struct Task<P> {
     pub(super) phase: P,
@@ -43,23 +43,23 @@ pub(super) struct Task<P> {
     pub(super) thread: usize,
 }
 
-/// The threads, and what they do for a task.
+/// The threads, and the function that they call for a task.
 pub(super) struct Workers<'a, P> {
     work: &'a (dyn Fn(Task<P>) + Sync),
     threads: usize,
-    /// All wait here before a job, and again after it.
+    /// The barrier at which all wait before a job, and again after it.
     barrier: SpinBarrier,
-    /// The present job; none: go home.
+    /// The present job; none tells the threads to end.
     job: Mutex<Option<Job<P>>>,
     /// The next item that nobody has claimed, if they are claimed in order.
     next: AtomicUsize,
-    /// The items, if they have homes.
+    /// The items, if each has a home.
     homes: RwLock<Vec<PinnedItem>>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 impl<'a, P: Copy + Send + Sync> Workers<'a, P> {
-    /// Calls `lead` with a workers of so many threads; they are gone when this returns.
+    /// Calls `lead` with so many threads, which have ended when this returns.
     pub(super) fn gather<R>(
         threads: usize,
         work: &'a (dyn Fn(Task<P>) + Sync),
@@ -100,8 +100,8 @@ impl<'a, P: Copy + Send + Sync> Workers<'a, P> {
         self.next.load(Ordering::Relaxed).min(items)
     }
 
-    /// Works through one item for each home. Each thread gets its own items in ascending order, then
-    /// those of others that nobody has claimed.
+    /// Works through one item for each home. Each thread gets its own items in ascending order,
+    /// then those of others that nobody has claimed.
     pub(super) fn run_pinned(&self, phase: P, homes: impl Iterator<Item = usize>) {
         {
             let mut list = self.homes.write().unwrap_or_else(PoisonError::into_inner);
@@ -179,13 +179,13 @@ impl<'a, P: Copy + Send + Sync> Workers<'a, P> {
 }
 
 impl PinnedItem {
-    /// Whether nobody was faster.
+    /// Claims the item; returns whether nobody was faster.
     fn claim(&self) -> bool {
         !self.is_claimed.swap(true, Ordering::Relaxed)
     }
 }
 
-/// Sends the workers home.
+/// Ends the workers when it is dropped.
 struct StopOnDrop<'t, 'a, P>(&'t Workers<'a, P>);
 
 impl<P> Drop for StopOnDrop<'_, '_, P> {

@@ -13,15 +13,15 @@ use super::{Arrival, SHARD_BITS, SHARDS, Visited};
 pub struct Bitstate {
     words: Vec<u64>,
     hashes: u32,
-    /// Odd; scatters the first half of a key differently for every seed.
+    /// An odd number that scatters the first half of a key, differently for every seed.
     multiplier: u64,
     bits_set: u64,
     omitted: f64,
 }
 
 impl Bitstate {
-    /// One of [`SHARDS`] sets which together use `bytes`, with `hashes` bits per key. Different
-    /// seeds miss different states.
+    /// Makes one of [`SHARDS`] sets which together use `bytes`, with `hashes` bits per key.
+    /// Different seeds miss different states.
     ///
     /// # Panics
     /// If `hashes` is 0.
@@ -36,7 +36,8 @@ impl Bitstate {
         self.words.len() as u64 * u64::from(u64::BITS)
     }
 
-    /// The bits of a key: double hashing (Kirsch and Mitzenmacher, 2006) with its two halves.
+    /// The positions of the bits of a key: double hashing (Kirsch and Mitzenmacher, 2006) with its
+    /// two halves.
     #[inline]
     fn positions(&self, key: u128) -> impl Iterator<Item = (usize, u64)> + use<> {
         let bits = u128::from(self.bits());

@@ -7,19 +7,20 @@
 
 use super::{Arrival, SHARD_BITS, Visited};
 
-/// No key here. The key 0 itself is remembered apart.
+/// The value of a slot without a key. The key 0 itself is remembered apart.
 const EMPTY: u128 = 0;
 
-/// Homes of a new table.
+/// Number of homes of a new table.
 const HOMES_FIRST: usize = 16;
 
-/// Slots behind the last home, for keys that are pushed over the end. A table that needs more grows.
+/// Number of slots behind the last home, for keys that are pushed over the end. A table that needs
+/// more grows.
 const OVERHANG: usize = 48;
 
 /// A set of keys, optionally with the smallest depth at which each arrived.
 #[derive(Clone, Debug)]
 pub struct Exact {
-    /// Ascending, with gaps; the last slot is always empty and ends every probe.
+    /// The keys, ascending, with gaps; the last slot is always empty and ends every probe.
     slots: Vec<u128>,
     /// Depth of the key in the same slot, if depths are kept.
     depths: Option<Vec<u32>>,
@@ -30,13 +31,13 @@ pub struct Exact {
 }
 
 impl Exact {
-    /// A set of keys.
+    /// Makes an empty set of keys.
     pub fn new() -> Exact {
         let slots = vec![EMPTY; HOMES_FIRST + OVERHANG];
         Exact { slots, depths: None, homes: HOMES_FIRST, len: 0, zero: None }
     }
 
-    /// A set that also keeps the depth of each key, and reports [`Arrival::Closer`].
+    /// Makes a set that also keeps the depth of each key, and reports [`Arrival::Closer`].
     pub fn with_depths() -> Exact {
         Exact { depths: Some(vec![0; HOMES_FIRST + OVERHANG]), ..Exact::new() }
     }
@@ -51,7 +52,7 @@ impl Exact {
         self.len() == 0
     }
 
-    /// The slot that holds the key, or the one where it belongs.
+    /// Finds the slot that holds the key, or the one where it belongs.
     #[inline]
     fn find(&self, key: u128) -> Result<usize, usize> {
         let mut at = home(key, self.homes);
@@ -65,7 +66,7 @@ impl Exact {
         }
     }
 
-    /// Puts a new key where [`find`](Exact::find) said; false if the overhang is full.
+    /// Puts a new key where [`find`](Exact::find) said; returns false if the overhang is full.
     fn put(&mut self, at: usize, key: u128, depth: u32) -> bool {
         let gap = at + self.slots[at..].iter().position(|&slot| slot == EMPTY).expect("last slot");
         if gap + 1 == self.slots.len() {
@@ -81,7 +82,7 @@ impl Exact {
         true
     }
 
-    /// A quarter more homes (small tables double).
+    /// Grows to a quarter more homes (small tables double).
     fn grow(&mut self) {
         let mut homes = self.homes;
         loop {
@@ -92,7 +93,7 @@ impl Exact {
         }
     }
 
-    /// Moves all keys to a table with so many homes; false if its overhang is too small.
+    /// Moves all keys to a table with so many homes; returns false if its overhang is too small.
     fn rehash(&mut self, homes: usize) -> bool {
         let mut slots = vec![EMPTY; homes + OVERHANG];
         let mut depths = self.depths.as_ref().map(|_| vec![0; slots.len()]);
@@ -112,7 +113,7 @@ impl Exact {
         true
     }
 
-    /// A key that is already there, at slot `at`.
+    /// Inserts a key that is already there, at slot `at`.
     fn insert_again(&mut self, at: usize, depth: u32) -> Arrival {
         match &mut self.depths {
             Some(depths) if depth < depths[at] => {
@@ -198,7 +199,8 @@ mod tests {
     use super::*;
     use crate::choice::Choices;
 
-    /// Keys of one shard: evenly spread, or all in a few clusters to force the overhang to fill.
+    /// Draws a key of one shard: evenly spread, or in one of a few clusters to force the overhang
+    /// to fill.
     fn key(choices: &mut Choices, spread: u64) -> u128 {
         let high = u128::from(choices.below(spread)) << 64;
         (high << (58 - spread.ilog2())) | u128::from(choices.below(5))

@@ -1,4 +1,4 @@
-//! Seen? The sets of states that a search has already met.
+//! The sets of states that a search has already met.
 //!
 //! A [`Visited`] is an ordinary single-threaded set of 128-bit keys. [`Sharded`] makes any of them
 //! parallel: the leading bits of a key choose the shard, a search inserts into one shard with one
@@ -12,14 +12,14 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use bitstate::Bitstate;
 pub use exact::Exact;
 
-/// What a set says of a key that arrives.
+/// The answer of a set to a key that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// Never seen.
+    /// The key was never seen.
     New,
-    /// Seen, but deeper: at the depth given here. Only sets that keep depths say this.
+    /// The key was seen, but deeper: at the depth given here. Only sets that keep depths say this.
     Closer(u32),
-    /// Seen.
+    /// The key was seen.
     Known,
 }
 
@@ -40,10 +40,10 @@ pub trait Visited: Send + Sync {
         false
     }
 
-    /// Heap memory in use.
+    /// Bytes of heap memory in use.
     fn bytes(&self) -> usize;
 
-    /// How many new keys were probably taken for known ones. Exact sets: none.
+    /// Estimated number of new keys that were taken for known ones. Exact sets: none.
     fn omitted(&self) -> f64 {
         0.0
     }
@@ -67,7 +67,7 @@ pub struct Sharded<V> {
     shards: Vec<Shard<V>>,
 }
 
-/// On cache lines of its own: neighbours are used by different threads at the same time.
+/// A shard on cache lines of its own: neighbours are used by different threads at the same time.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Shard<V>(RwLock<V>);
@@ -78,23 +78,23 @@ impl<V: Visited> Sharded<V> {
         Sharded { shards: (0..SHARDS).map(|_| Shard(RwLock::new(make()))).collect() }
     }
 
-    /// Reads, for as long as nobody needs to insert.
+    /// Gives read access, for as long as nobody needs to insert.
     pub fn view(&self) -> View<'_, V> {
         View { set: self, guards: [const { None }; SHARDS] }
     }
 
-    /// One shard, to insert into.
+    /// Locks one shard, to insert into it.
     pub fn shard(&self, shard: usize) -> RwLockWriteGuard<'_, V> {
         // A panic elsewhere ends the search anyway; it must not turn into a second one here.
         self.shards[shard].0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Heap memory in use.
+    /// Bytes of heap memory in use.
     pub fn bytes(&self) -> usize {
         (0..SHARDS).map(|shard| self.shard(shard).bytes()).sum()
     }
 
-    /// See [`Visited::omitted`].
+    /// Estimated number of new keys that were taken for known ones ([`Visited::omitted`]).
     pub fn omitted(&self) -> f64 {
         (0..SHARDS).map(|shard| self.shard(shard).omitted()).sum()
     }
@@ -108,7 +108,7 @@ pub struct View<'a, V> {
 }
 
 impl<V: Visited> View<'_, V> {
-    /// See [`Visited::keeps_depths`].
+    /// Whether the set keeps the smallest depth of each key ([`Visited::keeps_depths`]).
     pub fn keeps_depths(&self) -> bool {
         self.set.shards[0].0.read().unwrap_or_else(PoisonError::into_inner).keeps_depths()
     }
@@ -119,7 +119,7 @@ impl<V: Visited> View<'_, V> {
         self.shard(key).knows(key, depth)
     }
 
-    /// See [`Visited::touch`].
+    /// Reads where the key would be ([`Visited::touch`]).
     #[inline]
     pub fn touch(&mut self, key: u128) -> u64 {
         self.shard(key).touch(key)
