@@ -1,5 +1,5 @@
-//! The designs by name, with their switches and sizes as data: what a command line says, and what a
-//! finding records.
+//! The designs by name, with their switches and sizes as data: read from a command line, and
+//! recorded in a finding.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::mapping::{self, GeometryError, Kind, Layout, Mapping};
 use crate::story::ExplainedSystem;
 use crate::volume::{Backed, Design, Explorer, ExplorerError, Limits, OperationSet, Variant};
 
-/// The names and what each is.
+/// The name and a description of each design.
 pub const DESIGNS: [(&str, &str); 6] = [
     ("link", "file mapping by chains, as FAT"),
     ("index", "file mapping by tables, as ext2"),
@@ -23,7 +23,8 @@ pub const DESIGNS: [(&str, &str); 6] = [
     ("two-phase", "two-phase commit"),
 ];
 
-/// Which design, and how it is used. What a design does not know must not be given.
+/// A choice of a design, its switches and its sizes. Settings that a design does not know must not
+/// be given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
@@ -32,10 +33,10 @@ pub struct Spec {
     /// Precautions that are left out, and variants.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub switches: Vec<String>,
-    /// Files (journal, log: and directories) at most.
+    /// Greatest number of files (journal, log: and directories).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<usize>,
-    /// Data blocks.
+    /// Number of data blocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<usize>,
     /// Threads that use the design at the same time.
@@ -44,17 +45,17 @@ pub struct Spec {
     /// Whether the device has a volatile cache.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cache: bool,
-    /// The order of writes.
+    /// The order in which an operation writes what it changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<mapping::Order>,
     /// Philosophers, or resource managers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u32>,
-    /// Power failures in one run.
+    /// Number of power failures in one run.
     pub crashes: u8,
-    /// How many of the last operations belong to the identity of a state.
+    /// Number of last operations that belong to the identity of a state.
     pub remember: u32,
-    /// States that differ only in names are different.
+    /// Whether states that differ only in names are different.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub names_count: bool,
 }
@@ -62,13 +63,13 @@ pub struct Spec {
 /// A design that cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    /// No such design.
+    /// There is no such design.
     #[error("no design is called {name:?}: the known ones are {}", names().join(", "))]
     Name {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
     },
-    /// No such switch.
+    /// The design has no such switch.
     #[error(
         "{design} has no switch {switch:?}: {}",
         if known.is_empty() { "it has none".to_owned() } else { known.join(", ") }
@@ -76,61 +77,61 @@ pub enum SpecError {
     Switch {
         /// The design.
         design: String,
-        /// What was asked for.
+        /// The switch that was asked for.
         switch: String,
-        /// What there is.
+        /// The switches that the design has.
         known: Vec<&'static str>,
     },
-    /// A setting of another design.
+    /// The setting belongs to another design.
     #[error("{design} has no {setting}: that is for {others}")]
     Setting {
         /// The design.
         design: String,
-        /// What was given.
+        /// The setting that was given.
         setting: &'static str,
-        /// Who has it.
+        /// The designs that have the setting.
         others: &'static str,
     },
-    /// Too few or too many.
+    /// A size is too small or too large.
     #[error("{what} {value}: {why}")]
     Size {
-        /// Of what.
+        /// The thing that is counted.
         what: &'static str,
-        /// How many.
+        /// The number that was given.
         value: usize,
-        /// What is possible.
+        /// The numbers that are possible.
         why: String,
     },
-    /// Not a file system.
+    /// The design is not a file system.
     #[error("{name} has no directories and operations to check: journal and log have")]
     NoVolume {
         /// The design.
         name: String,
     },
-    /// A mapping design that does not fit its device.
+    /// A mapping design does not fit its device.
     #[error(transparent)]
     Mapping(#[from] GeometryError),
-    /// A mistake of the author.
+    /// The design has a mistake of its author.
     #[error(transparent)]
     Volume(#[from] ExplorerError),
-    /// A table that cannot be laid.
+    /// A table of philosophers cannot be laid.
     #[error(transparent)]
     Seats(#[from] SeatsError),
-    /// A transaction that cannot be made.
+    /// A transaction cannot be made.
     #[error(transparent)]
     Managers(#[from] ManagersError),
 }
 
-/// What is done with a design, whichever it is.
+/// A computation on a design of any type.
 pub trait Visitor {
-    /// What comes out.
+    /// The result of the computation.
     type Out;
 
-    /// Does it.
+    /// Computes the result for a design.
     fn visit<S: ExplainedSystem>(self, system: &S) -> Self::Out;
 }
 
-/// All names.
+/// Lists the names of all designs.
 pub fn names() -> [&'static str; DESIGNS.len()] {
     DESIGNS.map(|(name, _)| name)
 }
@@ -151,7 +152,7 @@ pub fn switches(design: &str) -> Option<Vec<&'static str>> {
 }
 
 impl Spec {
-    /// A design as it is unless told otherwise.
+    /// Makes a description with the default settings.
     pub fn new(name: &str) -> Spec {
         let Limits { remember, names_count, crashes } = Limits::default();
         Spec {
@@ -191,14 +192,14 @@ impl Spec {
         })
     }
 
-    /// From `journal` or `journal:no-barrier,no-revoke`.
+    /// Reads a description: `journal` or `journal:no-barrier,no-revoke`.
     pub fn named(text: &str) -> Spec {
         let (name, switches) = text.split_once(':').unwrap_or((text, ""));
         let switches = switches.split(',').filter(|switch| !switch.is_empty());
         Spec { switches: switches.map(str::to_owned).collect(), ..Spec::new(name) }
     }
 
-    /// The design as a subject of the crash checker, under a name.
+    /// Makes the design a subject of the crash checker, under a name.
     ///
     /// # Errors
     /// If there is no such design, or it is no file system.
@@ -306,11 +307,12 @@ impl Spec {
     }
 }
 
-/// Philosophers unless told otherwise.
+/// Default number of philosophers.
 const PHILOSOPHERS_DEFAULT: u32 = 10;
-/// Resource managers unless told otherwise.
+/// Default number of resource managers.
 const MANAGERS_DEFAULT: u32 = 5;
-/// What the nodes of the log-structured design allow (and the shadow tree).
+/// Greatest number of entries that the nodes of the log-structured design allow (and the shadow
+/// tree).
 const LOG_ENTRIES_MAX: usize = 12;
 
 impl fmt::Display for Spec {

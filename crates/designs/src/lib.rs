@@ -8,9 +8,9 @@
 //! * [`classic`]: the Dining Philosophers and two-phase commit, whose state counts are known.
 //!
 //! Each is a [`System`](fathom_engine::search::System): the explicit-state search of the engine
-//! explores it. A counterexample is [`ExplainedSystem`](story::ExplainedSystem) step by step, shrunk ([`mod@shrink`]) and
-//! kept ([`finding`]); [`catalog`] makes a design from its name and switches. Why designs see
-//! the engine, and the engine never sees designs: `docs/adr/0006-designs.md`.
+//! explores it. A counterexample is told step by step ([`story`]), shrunk ([`mod@shrink`]) and kept
+//! ([`finding`]); [`catalog`] makes a design from its name and switches. `docs/adr/0006-designs.md`
+//! says why designs see the engine and the engine never sees designs.
 
 #![forbid(unsafe_code)]
 

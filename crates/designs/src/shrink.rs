@@ -1,4 +1,4 @@
-//! Shorter and simpler ways to the same violation, by trying.
+//! Finds shorter and simpler ways to the same violation, by trying.
 
 use std::time::{Duration, Instant};
 
@@ -6,8 +6,8 @@ use fathom_engine::search::{Discovery, Expectation, Trace};
 
 use crate::story::ExplainedSystem;
 
-/// Takes the actions, if each makes sense where it is taken; the trace, if the property is violated
-/// in its last state.
+/// Takes the actions, if each makes sense where it is taken; returns the trace, if the property is
+/// violated in its last state.
 pub fn play<S: ExplainedSystem>(
     system: &S,
     property: &str,
@@ -17,7 +17,7 @@ pub fn play<S: ExplainedSystem>(
     violates(system, property, trace.end()).then_some(trace)
 }
 
-/// Takes the actions, if each makes sense where it is taken.
+/// Takes the actions, if each makes sense where it is taken; returns the trace.
 pub fn follow<S: ExplainedSystem>(system: &S, actions: &[S::Action]) -> Option<Trace<S>> {
     let start = system.init().into_iter().next()?;
     let mut trace = Trace { start, steps: Vec::with_capacity(actions.len()) };
@@ -73,7 +73,7 @@ pub fn shrink<S: ExplainedSystem>(
     }
 }
 
-/// Without some consecutive actions, as many as possible.
+/// Leaves out some consecutive actions, as many as possible.
 fn without_a_run<A: Clone>(
     actions: &[A],
     end: Instant,

@@ -24,12 +24,12 @@ pub trait ExplainedSystem:
         actions.contains(action)
     }
 
-    /// Smaller actions that may do as well, the smallest first.
+    /// Smaller actions that may show the same, the smallest first.
     fn simpler(&self, _action: &Self::Action) -> Vec<Self::Action> {
         Vec::new()
     }
 
-    /// Whether a violation matters; otherwise it is repaired and only worth a remark.
+    /// Whether a violation matters; otherwise the design repairs it, and it is only worth a remark.
     fn is_critical(&self, _property: &str) -> bool {
         true
     }
@@ -44,49 +44,49 @@ pub trait ExplainedSystem:
         None
     }
 
-    /// Power failures judged inside steps so far.
+    /// Number of power failures judged inside steps so far.
     fn power_failures(&self) -> u64 {
         0
     }
 }
 
-/// A counterexample.
+/// A counterexample in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Story {
-    /// What happened, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
-    /// What is wrong in the end.
+    /// The violation in words.
     pub what: String,
     /// The blocks involved, by number.
     pub blocks: Vec<Block>,
 }
 
-/// One step.
+/// One step of a counterexample.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// The operation; empty if there is nothing but the power failure.
     pub what: String,
-    /// What the device was told, in order.
+    /// The commands to the device, in order.
     pub writes: Vec<Write>,
-    /// How the power failed, if it did.
+    /// The power failure in words, if there was one.
     pub crash: Option<String>,
-    /// What recovery did after that: the blocks it wrote.
+    /// The blocks that recovery wrote.
     pub recovery: Vec<Write>,
-    /// What came out of recovery.
+    /// The result of recovery.
     pub recovered: String,
 }
 
 /// A command to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// A block.
+    /// A write of one block.
     Block {
-        /// Which one.
+        /// The number of the block.
         block: usize,
         /// Whether it is there after the power failure of the story.
         arrived: bool,
     },
-    /// Makes everything before it durable.
+    /// A flush: makes everything before it durable.
     Flush,
 }
 
@@ -95,18 +95,18 @@ pub enum Write {
 pub struct Block {
     /// Its number.
     pub number: usize,
-    /// What it is for.
+    /// Its purpose.
     pub label: String,
-    /// What it held before the last step.
+    /// Its contents before the last step.
     pub before: String,
-    /// What the power failure left in it.
+    /// Its contents after the power failure.
     pub left: String,
-    /// What it holds after recovery.
+    /// Its contents after recovery.
     pub after: String,
 }
 
 impl Story {
-    /// The drawing of blocks: a row for each block, a column for each step, then what it holds.
+    /// Draws the blocks: a row for each block, a column for each step, then its contents.
     pub fn drawing(&self) -> String {
         let label = |block: &Block| format!("{} {}", block.number, block.label);
         let width = self.blocks.iter().map(|block| label(block).chars().count()).max().unwrap_or(0);
@@ -140,7 +140,7 @@ impl Story {
     }
 }
 
-/// How a block is drawn in the column of a step.
+/// The sign of a block in the column of a step.
 fn sign(writes: &[Write], number: usize) -> &'static str {
     let of_block = |write: &&Write| matches!(write, Write::Block { block, .. } if *block == number);
     match writes.iter().rfind(of_block) {
@@ -150,7 +150,7 @@ fn sign(writes: &[Write], number: usize) -> &'static str {
     }
 }
 
-/// The numbers, in the order of the writes; what is lost is struck out.
+/// Lists the numbers in the order of the writes; lost ones are struck out.
 pub fn list(writes: &[Write]) -> String {
     let text = |write: &Write| match write {
         Write::Block { block, arrived: true } => block.to_string(),

@@ -10,7 +10,7 @@
 use fathom_engine::search::System;
 use serde::{Deserialize, Serialize};
 
-/// A table.
+/// A table with philosophers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Philosophers {
     seats: u32,
@@ -30,8 +30,8 @@ pub struct SeatsError(u32);
 pub struct Move(pub u32);
 
 impl Philosophers {
-    /// A table with so many seats. `polite`: the last one takes the right fork first, which removes
-    /// the deadlock (resource hierarchy).
+    /// Lays a table with so many seats. `polite`: the last one takes the right fork first, which
+    /// removes the deadlock (resource hierarchy).
     ///
     /// # Errors
     /// If there are fewer than 2 or more than 32.
@@ -42,7 +42,7 @@ impl Philosophers {
         }
     }
 
-    /// How many states there are, if nobody is polite: (1 + √2)ⁿ + (1 − √2)ⁿ.
+    /// Number of states, if nobody is polite: (1 + √2)ⁿ + (1 − √2)ⁿ.
     pub fn states(&self) -> u64 {
         let (mut this, mut next) = (2_u64, 2_u64);
         for _ in 0..self.seats {
@@ -64,7 +64,7 @@ impl Philosophers {
         !taken_from_right && !taken_from_left
     }
 
-    /// What a philosopher does next.
+    /// Describes what a philosopher does next.
     pub(super) fn tell_move(&self, state: u64, Move(seat): Move) -> String {
         let (first, second) =
             if self.is_polite(seat) { ("right", "left") } else { ("left", "right") };

@@ -1,4 +1,4 @@
-//! Classics in words.
+//! Tells counterexamples of the classics in words.
 
 use fathom_engine::search::Trace;
 

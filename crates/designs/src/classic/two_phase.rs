@@ -24,7 +24,7 @@ pub const MANAGERS_MAX: u32 = 20;
 #[error("{0} resource managers: there are 1 to {MANAGERS_MAX}")]
 pub struct ManagersError(u32);
 
-/// Where a resource manager is.
+/// The state of a resource manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manager {
     Working,
@@ -33,43 +33,44 @@ enum Manager {
     Aborted,
 }
 
-/// Everybody, and what was sent. Messages are never lost and stay readable.
+/// The states of all managers, and the messages. These are never lost and stay readable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// Two bits per resource manager.
+    /// The state of every resource manager, in two bits each.
     managers: u64,
-    /// 0 undecided, 1 committed, 2 aborted, 3 failed.
+    /// The state of the transaction manager: 0 undecided, 1 committed, 2 aborted, 3 failed.
     transaction: u8,
-    /// Who said "prepared".
+    /// Set of the resource managers that said "prepared".
     prepared: u32,
-    /// Whom the transaction manager has heard.
+    /// Set of the resource managers that the transaction manager has heard.
     heard: u32,
 }
 
-/// What can happen.
+/// One step of a manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     /// The transaction manager hears that one is prepared.
     Hear(u32),
-    /// It decides to commit.
+    /// The transaction manager decides to commit.
     DecideCommit,
-    /// It decides to abort.
+    /// The transaction manager decides to abort.
     DecideAbort,
-    /// It fails for ever.
+    /// The transaction manager fails for ever.
     Fail,
     /// A resource manager prepares.
     Prepare(u32),
-    /// It chooses to abort by itself.
+    /// A resource manager chooses to abort by itself.
     ChooseAbort(u32),
-    /// It hears that the transaction is committed.
+    /// A resource manager hears that the transaction is committed.
     HearCommit(u32),
-    /// It hears that the transaction is aborted.
+    /// A resource manager hears that the transaction is aborted.
     HearAbort(u32),
 }
 
 impl TwoPhase {
-    /// A transaction of so many resource managers. `fallible`: the transaction manager may fail.
+    /// Makes a transaction of so many resource managers. `fallible`: the transaction manager may
+    /// fail.
     ///
     /// # Errors
     /// If there are none or more than 20.

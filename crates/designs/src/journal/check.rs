@@ -1,4 +1,4 @@
-//! What must be true of the metadata.
+//! The invariants of the metadata.
 
 use fathom_block::Recorder;
 
@@ -12,7 +12,7 @@ pub(super) const INVARIANTS: &[Invariant<Journal>] = &[
     Invariant { name: "no double pointer", check: no_double_pointer },
 ];
 
-/// How often each data block is named.
+/// Counts how often each data block is named.
 fn named(memory: &Memory) -> [u8; DATA] {
     let mut named = [0; DATA];
     for inode in (0..INODES).filter_map(|number| memory.inode(number)) {

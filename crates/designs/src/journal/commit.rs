@@ -46,7 +46,7 @@ pub(super) fn members(blocks: Blocks) -> impl Iterator<Item = usize> {
     (0..HOME).filter(move |block| blocks & (1 << block) != 0)
 }
 
-/// A descriptor or a revoke record: kind, sequence number, how many, which.
+/// Makes a descriptor or a revoke record: kind, sequence number, number of blocks, the blocks.
 fn list(kind: u8, sequence: u8, blocks: Blocks) -> Block {
     let mut block = [0; BLOCK_BYTES];
     (block[0], block[1], block[2]) = (kind, sequence, blocks.count_ones() as u8);
@@ -73,7 +73,7 @@ struct Found {
     sequence: u8,
     revoked: Blocks,
     copies: Vec<(usize, Block)>,
-    /// Where the next one would be.
+    /// The place of the next transaction.
     end: usize,
 }
 
@@ -124,7 +124,7 @@ impl Journal {
         }
     }
 
-    /// The complete transaction that begins at a place of the journal.
+    /// Finds the complete transaction that begins at a place of the journal.
     fn find(&self, disk: &Recorder, from: usize, sequence: u8) -> Option<Found> {
         let at = |index: usize| (index < JOURNAL).then(|| read(disk, place_of_journal(index)));
         let descriptor = at(from).filter(|block| (block[0], block[1]) == (DESCRIPTOR, sequence))?;

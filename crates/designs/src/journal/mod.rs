@@ -39,11 +39,11 @@ const JOURNAL: usize = 40;
 /// Blocks with a place of their own: bitmap, inodes, data.
 const HOME: usize = 1 + INODE_BLOCKS + DATA;
 const INODE_BLOCKS: usize = 4;
-/// Data blocks.
+/// Number of data blocks.
 const DATA: usize = 16;
-/// Inodes; number 0 is the root.
+/// Number of inodes; number 0 is the root.
 const INODES: usize = 8;
-/// Files and directories at most: what inodes are left for.
+/// Greatest number of files and directories: the inodes beside the root.
 pub const ENTRIES_MAX: usize = INODES - 1;
 /// The first data block among the home blocks.
 const FIRST_DATA: usize = 1 + INODE_BLOCKS;
@@ -51,9 +51,9 @@ const FIRST_DATA: usize = 1 + INODE_BLOCKS;
 /// A precaution that can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
-    /// No flush between the data and the commit.
+    /// There is no flush between the data and the commit.
     NoBarrier,
-    /// The checksum of a commit is not looked at.
+    /// The checksum of a commit is not checked.
     NoChecksum,
     /// Freed metadata is not revoked.
     NoRevoke,
@@ -71,12 +71,12 @@ impl Variant for Switch {
     }
 }
 
-/// The design.
+/// The journaling design.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Journal {
-    /// What is left out; empty: the design as it should be.
+    /// Precautions that are left out; none in the design as it should be.
     pub without: Vec<Switch>,
-    /// What workloads contain.
+    /// Operations that workloads contain.
     pub menu: OperationSet,
 }
 
@@ -97,7 +97,7 @@ impl Journal {
 /// A set of home blocks.
 type Blocks = u32;
 
-/// What a mounted volume holds in memory.
+/// The memory of a mounted volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Memory {
     /// The home blocks as they should be.
@@ -106,15 +106,15 @@ pub struct Memory {
     dirty: Blocks,
     /// Data that the running transaction wrote.
     data: Blocks,
-    /// What it freed.
+    /// Blocks that it freed.
     freed: Blocks,
-    /// What it freed and was metadata.
+    /// Blocks that it freed and that were metadata.
     revoked: Blocks,
-    /// Committed, but not yet written to its place.
+    /// Metadata that was committed, but not yet written to its place.
     journaled: Blocks,
-    /// Where the next transaction goes.
+    /// The place of the next transaction in the journal.
     head: usize,
-    /// Its number.
+    /// The sequence number of the next transaction.
     sequence: u8,
 }
 

@@ -16,7 +16,7 @@ pub(super) const WRITTEN: u8 = b'F';
 /// Entries of a directory.
 const NAMES: usize = BLOCK_BYTES / 2;
 
-/// What a file or directory is made of.
+/// A file or a directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Inode {
     kind: u8,
@@ -66,7 +66,7 @@ impl Memory {
         self.dirty |= 1;
     }
 
-    /// Data blocks that are allocated, or were at the last commit.
+    /// The set of data blocks that are allocated, or were at the last commit.
     fn used(&self) -> u32 {
         u32::from(self.bitmap()) | self.freed >> FIRST_DATA
     }
@@ -75,7 +75,7 @@ impl Memory {
         DATA - self.used().count_ones() as usize
     }
 
-    /// A data block that is free, and was free at the last commit.
+    /// Allocates a data block that is free, and was free at the last commit.
     fn allocate(&mut self) -> Result<u8, Errno> {
         let used = self.used();
         let free = (0..DATA).find(|data| used & (1 << data) == 0).ok_or(Errno::ENOSPC)?;
@@ -122,7 +122,7 @@ impl Memory {
         self.dirty |= 1 << block;
     }
 
-    /// The inode of a path.
+    /// Finds the inode of a path.
     fn find(&self, path: Path) -> Result<(usize, Inode), Errno> {
         let mut number = 0;
         for name in path.names() {
@@ -133,7 +133,7 @@ impl Memory {
         Ok((number, self.inode(number).ok_or(Errno::EUCLEAN)?))
     }
 
-    /// The directory that holds a path, and the name there.
+    /// Finds the directory that holds a path, and the name there.
     fn parent(&self, path: Path) -> Result<(Inode, u8), Errno> {
         let (directory, name) = path.split().ok_or(Errno::EBUSY)?;
         Ok((self.find(directory)?.1, name))
@@ -169,7 +169,7 @@ impl Memory {
         Ok(())
     }
 
-    /// New blocks at the end, old ones in place: ordered mode does not copy data.
+    /// Writes new blocks at the end, and old ones in place: ordered mode does not copy data.
     pub(super) fn write(&mut self, path: Path, place: u8, contents: &[u8]) -> Result<(), Errno> {
         let (number, mut inode) = self.find(path)?;
         let end = usize::from(place) + contents.len();

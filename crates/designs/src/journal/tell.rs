@@ -1,9 +1,9 @@
-//! What the blocks are and hold, in words.
+//! Describes the blocks and their contents in words.
 
 use super::operation::{DIR, FILE, FREE, WRITTEN};
 use super::{DATA, FIRST_DATA, JOURNAL, commit};
 
-/// What a block is for.
+/// Names the purpose of a block.
 pub(super) fn label(block: usize) -> String {
     match block {
         0 => "superblock".to_owned(),
@@ -16,7 +16,7 @@ pub(super) fn label(block: usize) -> String {
     }
 }
 
-/// What a block holds.
+/// Describes the contents of a block.
 pub(super) fn holds(block: usize, bytes: &[u8]) -> String {
     match block {
         0 => format!("journal from transaction {} on", bytes[1]),
@@ -66,7 +66,7 @@ fn inode(number: usize, bytes: &[u8]) -> String {
     }
 }
 
-/// A data block is of a file or of a directory; only its inode knows.
+/// Describes a data block. It is of a file or of a directory; only its inode knows.
 fn data(bytes: &[u8]) -> String {
     let entry = |entry: &[u8]| format!("{}={}", char::from(entry[0]), entry[1]);
     let names: Vec<String> =

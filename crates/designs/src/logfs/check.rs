@@ -1,4 +1,4 @@
-//! What must be true of the metadata: the properties of the study (its equations 5.6 to 5.10).
+//! The invariants of the metadata: the properties of the study (its equations 5.6 to 5.10).
 
 use fathom_block::Recorder;
 
@@ -8,7 +8,7 @@ use super::memory::Memory;
 use super::operation::{address, entries};
 use crate::volume::Invariant;
 
-/// NAT and files, NAT and SIT, files and SIT.
+/// Agreement of NAT and files, of NAT and SIT, of files and SIT.
 pub(super) const INVARIANTS: &[Invariant<Logfs>] = &[
     Invariant { name: "every node belongs to exactly one file", check: nodes_belong },
     Invariant { name: "every node is where NAT says, and valid", check: nodes_are_valid },
@@ -17,7 +17,7 @@ pub(super) const INVARIANTS: &[Invariant<Logfs>] = &[
 
 const _: () = assert!(MAIN <= 64, "a set of blocks fits a word");
 
-/// What is named at least once, and at least twice.
+/// The numbers that are named at least once, and at least twice.
 #[derive(Default)]
 struct Named {
     once: u64,
@@ -25,7 +25,7 @@ struct Named {
 }
 
 impl Named {
-    /// Numbers from 64 on name nothing.
+    /// Counts a naming. Numbers from 64 on name nothing.
     fn add(&mut self, number: u8) {
         if number < 64 {
             self.twice |= self.once & 1 << number;
@@ -43,7 +43,7 @@ impl Named {
     }
 }
 
-/// How often each node is named by a directory or another node; the root once.
+/// Counts how often each node is named by a directory or another node; the root once.
 fn named(memory: &Memory, disk: &Recorder) -> Result<Named, String> {
     let mut named = Named::default();
     named.add(ROOT);

@@ -1,4 +1,4 @@
-//! Checkpoints and mounting.
+//! Writes checkpoints, and mounts volumes.
 
 use fathom_block::Recorder;
 use fathom_core::Errno;
@@ -10,12 +10,12 @@ use super::layout::{
 use super::memory::{Head, LOGS, Memory, Set, members};
 use super::{Logfs, Switch};
 
-/// Blocks of NAT, and of SIT.
+/// Number of blocks of NAT, and of SIT.
 const TABLE_BLOCKS: usize = NODES / FOUR;
 const _: () = assert!(NODES == SEGMENTS, "both tables have as many blocks");
 
 impl Logfs {
-    /// Makes everything durable.
+    /// Makes everything durable by a checkpoint.
     pub(super) fn checkpoint(&self, memory: &mut Memory, disk: &mut Recorder) {
         for nid in members(memory.dirty) {
             self.write_node(memory, disk, nid, false);
@@ -46,8 +46,8 @@ impl Logfs {
         self.release_held(memory);
     }
 
-    /// Writes the blocks of what is in a journal, if that is more than it has room for: to the copies
-    /// that are not in use, unless there is only one.
+    /// Writes the table blocks of the entries in a journal, if these are more than it has room for:
+    /// to the copies that are not in use, unless there is only one.
     fn empty_journal(
         &self,
         journal: &mut Set,
@@ -86,7 +86,7 @@ impl Logfs {
         memory.find_owners();
         memory.list_free_segments();
         if recovered {
-            // What was recovered lies behind the ends of the logs: begin new ones.
+            // The recovered blocks lie behind the ends of the logs: begin new ones.
             if memory.free_count < LOGS {
                 return Err(Errno::ENOSPC);
             }
@@ -100,7 +100,7 @@ impl Logfs {
     }
 }
 
-/// What the newer of the complete checkpoints says.
+/// Reads the newer of the complete checkpoints.
 pub(super) fn read_checkpoint(disk: &Recorder) -> Result<Memory, Errno> {
     let mut memory = Memory::blank();
     let packs = (0..2).filter_map(|pack| read_pack(&memory, disk, pack));
@@ -130,7 +130,7 @@ pub(super) fn read_checkpoint(disk: &Recorder) -> Result<Memory, Errno> {
     Ok(memory)
 }
 
-/// What a checkpoint says.
+/// The contents of a checkpoint.
 struct Pack {
     version: u8,
     nat_copy: u8,
@@ -155,7 +155,7 @@ fn write_pack(memory: &Memory, disk: &mut Recorder) {
     write(disk, checkpoint_block(pack, 3), &version_block(memory.version));
 }
 
-/// None if the two versions differ.
+/// Reads a checkpoint; none if its two versions differ.
 fn read_pack(memory: &Memory, disk: &Recorder, pack: usize) -> Option<Pack> {
     let first = version_of(&memory.read(disk, checkpoint_block(pack, 0)))?;
     let second = version_of(&memory.read(disk, checkpoint_block(pack, 3)))?;
@@ -171,14 +171,14 @@ fn read_pack(memory: &Memory, disk: &Recorder, pack: usize) -> Option<Pack> {
     Some(Pack { version: first, nat_copy: payload[1], sit_copy: payload[2], heads, journals })
 }
 
-/// The entries of a table that a journal holds: their numbers plus one (0: none), and their values.
+/// Writes entries of a table to a journal: their numbers plus one (0: none), and their values.
 fn write_journal(journal: &mut [u8], entries: Set, table: &[u8]) {
     for (place, entry) in journal.chunks_exact_mut(2).zip(members(entries)) {
         (place[0], place[1]) = (entry + 1, table[usize::from(entry)]);
     }
 }
 
-/// Sets the entries of a table that a journal holds; which ones these are.
+/// Sets the entries of a table that a journal holds; returns which ones these are.
 fn replay_journal(journal: &[u8], table: &mut [u8]) -> Set {
     let mut entries = 0;
     for place in journal.chunks_exact(2).filter(|place| place[0] != 0) {

@@ -1,4 +1,4 @@
-//! Garbage collection.
+//! Collects garbage: empties segments with few valid blocks.
 
 use fathom_block::Recorder;
 use fathom_core::Errno;
@@ -30,7 +30,7 @@ impl Logfs {
         Err(Errno::ENOSPC)
     }
 
-    /// Moves what is valid in a segment to the ends of the logs.
+    /// Moves the valid blocks of a segment to the ends of the logs.
     fn collect(&self, memory: &mut Memory, disk: &mut Recorder, segment: usize) {
         for place in members(memory.sit[segment].into()) {
             let address = (segment * FOUR) as u8 + place;

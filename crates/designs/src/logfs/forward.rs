@@ -1,4 +1,4 @@
-//! Rolling forward: what was fsynced since the checkpoint.
+//! Rolls forward to what was fsynced since the checkpoint.
 //!
 //! Nodes written since the checkpoint are a chain in the log of nodes. As in F2FS, a node counts if
 //! its file has an inode with the mark of an fsync there or later: an fsync is done as a whole or not
@@ -20,7 +20,7 @@ struct NewerNode {
 }
 
 impl Logfs {
-    /// Takes over what was fsynced since the checkpoint; whether anything was.
+    /// Takes over what was fsynced since the checkpoint; returns whether anything was.
     pub(super) fn roll_forward(&self, memory: &mut Memory, disk: &Recorder) -> bool {
         // The last node of each file that carries the mark, by its place in the chain.
         let (mut marked, mut fsynced): ([u8; NODES], Set) = ([0; NODES], 0);
@@ -45,7 +45,7 @@ impl Logfs {
     fn take_over(&self, memory: &mut Memory, inode: u8, newer: &[Option<NewerNode>; NODES]) {
         let before = memory.nodes_of(inode);
         members(before).for_each(|nid| self.invalidate_all(memory, nid));
-        // Only what the new inode leads to: other nodes of the chain may be of other files by now.
+        // Only nodes that the new inode leads to: others of the chain may be of other files by now.
         let mut after: Set = 0;
         let mut reached: Set = 1 << inode;
         while let Some(nid) = members(reached & !after).next() {
@@ -66,14 +66,14 @@ impl Logfs {
         members(after).for_each(|nid| memory.validate_all(nid));
     }
 
-    /// The blocks of a node, and its own, are not needed any more.
+    /// Marks the blocks of a node, and its own, as not needed any more.
     fn invalidate_all(&self, memory: &mut Memory, nid: u8) {
         let (node, address) = (*memory.node(nid), memory.nat[usize::from(nid)]);
         node.blocks().iter().chain([&address]).for_each(|block| self.invalidate(memory, *block));
     }
 }
 
-/// The nodes written since the checkpoint, with their blocks.
+/// Reads the nodes written since the checkpoint, with their blocks.
 fn chain(memory: &Memory, disk: &Recorder) -> impl Iterator<Item = (u8, Written)> {
     let (mut next, version) = (memory.heads[0].address(), memory.version);
     let follow = move || {
@@ -85,7 +85,7 @@ fn chain(memory: &Memory, disk: &Recorder) -> impl Iterator<Item = (u8, Written)
 }
 
 impl Memory {
-    /// The blocks of a node, and its own, are valid.
+    /// Marks the blocks of a node, and its own, as valid.
     fn validate_all(&mut self, nid: u8) {
         let (node, address) = (*self.node(nid), self.nat[usize::from(nid)]);
         for block in node.blocks().iter().chain([&address]) {
@@ -93,7 +93,7 @@ impl Memory {
         }
     }
 
-    /// The owners of all blocks, from the nodes: what F2FS does when SSA is out of date.
+    /// Finds the owners of all blocks from the nodes, as F2FS does when SSA is out of date.
     pub(super) fn find_owners(&mut self) {
         for nid in 0..NODES {
             let node = self.nodes[nid];

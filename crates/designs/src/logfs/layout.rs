@@ -1,27 +1,28 @@
-//! What is where, and what blocks look like.
+//! The areas of the device, and the formats of blocks.
 
 use fathom_block::Recorder;
 
 use crate::volume::hex;
 
 pub(super) const BLOCK_BYTES: usize = 16;
-/// Blocks of a segment; entries of a NAT or SIT block, of a node, of a directory block, of a journal.
+/// The size of nearly everything: blocks of a segment; entries of a NAT or SIT block, of a node, of
+/// a directory block, of a journal.
 pub(super) const FOUR: usize = 4;
 /// Entries of an inode that name blocks. The next one names an index node, the last one an indirect
 /// node, which names index nodes.
 pub(super) const DIRECT: usize = 2;
 pub(super) const INDEX: usize = 2;
 pub(super) const INDIRECT: usize = 3;
-/// Blocks of a file or a directory at most.
+/// Greatest number of blocks of a file or a directory.
 pub(super) const PLACES: usize = DIRECT + FOUR + FOUR * FOUR;
 pub(super) const SEGMENTS: usize = 16;
 pub(super) const MAIN: usize = SEGMENTS * FOUR;
 pub(super) const NODES: usize = 16;
-/// The root directory; number 0 is no node.
+/// The node of the root directory; number 0 is no node.
 pub(super) const ROOT: u8 = 1;
-/// No block, no node.
+/// The number that stands for no block and no node.
 pub(super) const NONE: u8 = 0xff;
-/// A node that was never written.
+/// The block number of a node that was never written.
 pub(super) const UNWRITTEN: u8 = 0xfe;
 
 const CHECKPOINT_BLOCKS: usize = 4;
@@ -33,7 +34,7 @@ pub(super) const BLOCKS: usize = MAIN_START + MAIN;
 
 pub(super) type Block = [u8; BLOCK_BYTES];
 
-/// First bytes.
+/// First bytes of the kinds of blocks.
 const VERSION: u8 = b'V';
 const NODE: u8 = b'N';
 const DATA: u8 = b'F';
@@ -43,7 +44,7 @@ pub(super) fn write(disk: &mut Recorder, block: usize, bytes: &Block) {
     disk.write(block * BLOCK_BYTES, bytes).expect("a block of the device");
 }
 
-/// Block `part` of checkpoint `pack`.
+/// The block number of part `part` of checkpoint `pack`.
 pub(super) fn checkpoint_block(pack: usize, part: usize) -> usize {
     pack * CHECKPOINT_BLOCKS + part
 }
@@ -60,12 +61,12 @@ pub(super) fn ssa_block(segment: usize) -> usize {
     SSA_START + segment
 }
 
-/// A block of the main area.
+/// The block number of an address in the main area.
 pub(super) fn main_block(address: u8) -> usize {
     MAIN_START + usize::from(address) % MAIN
 }
 
-/// A block that begins with these bytes.
+/// Makes a block that begins with these bytes.
 pub(super) fn block(bytes: &[u8]) -> Block {
     let mut block = [0; BLOCK_BYTES];
     block[..bytes.len()].copy_from_slice(bytes);
@@ -80,7 +81,7 @@ pub(super) fn version_of(block: &Block) -> Option<u8> {
     (block[0] == VERSION).then_some(block[1])
 }
 
-/// What a node is.
+/// The kind of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     #[default]
@@ -95,11 +96,11 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Node {
     pub(super) kind: Kind,
-    /// Blocks of a file or a directory.
+    /// Number of blocks of a file or a directory.
     pub(super) len: u8,
     /// The inode that it belongs to; an inode belongs to itself.
     pub(super) ino: u8,
-    /// Blocks, or nodes.
+    /// Addresses of blocks, or numbers of nodes.
     pub(super) entries: [u8; FOUR],
 }
 
@@ -110,7 +111,7 @@ impl Node {
         Node { kind, len: 0, ino, entries: [NONE; FOUR] }
     }
 
-    /// How many of its entries are blocks; these come first.
+    /// Number of its entries that are blocks; these come first.
     pub(super) fn blocks_count(&self) -> usize {
         match self.kind {
             Kind::File | Kind::Dir => DIRECT,
@@ -139,7 +140,7 @@ pub(super) struct Written {
     pub(super) fsync: bool,
     /// The checkpoint after which it was written.
     pub(super) version: u8,
-    /// Where the next node will be.
+    /// The address of the next node in the log.
     pub(super) next: u8,
 }
 
@@ -170,7 +171,7 @@ pub(super) fn data_block(content: u8) -> Block {
     block(&[DATA, content])
 }
 
-/// What a data block holds; 0 if it is none.
+/// The contents of a data block; 0 if it is none.
 pub(super) fn content_of(block: &Block) -> u8 {
     if block[0] == DATA { block[1] } else { 0 }
 }
@@ -187,12 +188,12 @@ pub(super) fn dentry_block(entries: &Dentries) -> Block {
     bytes
 }
 
-/// None if the block is not one of a directory.
+/// Reads a directory block; none if the block is not one.
 pub(super) fn dentries_of(block: &Block) -> Option<Dentries> {
     (block[0] == DENTRIES).then(|| std::array::from_fn(|i| (block[1 + 2 * i], block[2 + 2 * i])))
 }
 
-/// What a block of the device is for, in words.
+/// Names the purpose of a block of the device.
 pub(super) fn label(block: usize) -> String {
     let table = |name: &str, start: usize, count: usize| {
         let (copy, first) = ((block - start) / (count / FOUR), (block - start) * FOUR % count);
@@ -210,7 +211,7 @@ pub(super) fn label(block: usize) -> String {
     }
 }
 
-/// What a block of the device holds, in words.
+/// Describes the contents of a block of the device.
 pub(super) fn holds(block: usize, bytes: &[u8]) -> String {
     let Some(bytes) = bytes.first_chunk::<BLOCK_BYTES>() else { return hex(bytes) };
     if let Some(version) = version_of(bytes).filter(|_| block < NAT_START) {

@@ -1,4 +1,4 @@
-//! What a mounted volume holds in memory: all of its metadata, and how to change it.
+//! The memory of a mounted volume: all of its metadata, and how to change it.
 
 use fathom_block::Recorder;
 
@@ -33,7 +33,7 @@ impl Head {
     }
 }
 
-/// A place that is not one of a node's blocks: the node itself.
+/// The place of a node itself, which is not one of its blocks.
 pub(super) const ITSELF: u8 = 0xff;
 
 /// A set of node numbers or of segments.
@@ -48,7 +48,7 @@ pub(super) fn members(mut set: Set) -> impl Iterator<Item = u8> {
     })
 }
 
-/// What a mounted volume holds in memory.
+/// The memory of a mounted volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Memory {
     /// The block of each node, [`NONE`] or [`UNWRITTEN`].
@@ -73,16 +73,16 @@ pub struct Memory {
     pub(super) free_count: usize,
     /// Segments that became empty since the last checkpoint.
     pub(super) held: Set,
-    /// The last checkpoint.
+    /// The version of the last checkpoint.
     pub(super) version: u8,
-    /// Which copy of each NAT and SIT block is valid.
+    /// One bit for each NAT and SIT block: the copy that is valid.
     pub(super) nat_copy: u8,
     pub(super) sit_copy: u8,
-    /// What differs from the last checkpoint.
+    /// Entries of NAT, SIT and SSA that differ from the last checkpoint.
     pub(super) nat_dirty: Set,
     pub(super) sit_dirty: Set,
     pub(super) ssa_dirty: Set,
-    /// What the last checkpoint has in its journals instead of the blocks of NAT and SIT.
+    /// Entries that the last checkpoint has in its journals instead of the blocks of NAT and SIT.
     pub(super) nat_journal: Set,
     pub(super) sit_journal: Set,
     /// Blocks of the device that were read since the volume was mounted.
@@ -90,8 +90,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// No node, every segment empty, three of them the beginnings of the logs; which ones are free is
-    /// to be found.
+    /// The memory of a volume without nodes: every segment is empty, and the logs begin in three of
+    /// them. The free segments are still to be listed.
     pub(super) fn blank() -> Memory {
         Memory {
             nat: [NONE; NODES],
@@ -118,7 +118,7 @@ impl Memory {
         }
     }
 
-    /// A block of the device.
+    /// Reads a block of the device.
     #[inline]
     pub(super) fn read(&self, disk: &Recorder, block: usize) -> Block {
         self.looked.note(block);
@@ -173,7 +173,7 @@ impl Memory {
         self.sit[usize::from(address) / FOUR] & (1 << (usize::from(address) % FOUR)) != 0
     }
 
-    /// A block of the main area is valid.
+    /// Marks a block of the main area as valid.
     pub(super) fn validate(&mut self, address: u8) {
         if usize::from(address) < MAIN {
             let segment = usize::from(address) / FOUR;
@@ -182,7 +182,7 @@ impl Memory {
         }
     }
 
-    /// A new node, of an inode or (none) of itself.
+    /// Allocates a node, of an inode or (none) of itself.
     pub(super) fn allocate_node(&mut self, kind: Kind, ino: Option<u8>) -> Option<u8> {
         let nid = (ROOT..NODES as u8).find(|nid| self.nat[usize::from(*nid)] == NONE)?;
         self.nat[usize::from(nid)] = UNWRITTEN;
@@ -192,8 +192,8 @@ impl Memory {
         Some(nid)
     }
 
-    /// The entry that names a block of a file or a directory: its node, and which one it is. None if
-    /// there is no such node.
+    /// Finds the entry that names a block of a file or a directory: its node, and its index there.
+    /// None if there is no such node.
     pub(super) fn slot(&self, inode: u8, place: usize) -> Option<(u8, usize)> {
         let Some(indexed) = place.checked_sub(DIRECT) else { return Some((inode, place)) };
         let (index, entry) = match indexed.checked_sub(FOUR) {
@@ -206,7 +206,8 @@ impl Memory {
         (index != NONE).then_some((index, entry))
     }
 
-    /// As [`slot`](Memory::slot), with new nodes where there are none. None if there is no room.
+    /// Finds the entry like [`slot`](Memory::slot), and makes nodes where there are none. None if
+    /// there is no room.
     pub(super) fn slot_made(&mut self, inode: u8, place: usize) -> Option<(u8, usize)> {
         match place.checked_sub(DIRECT + FOUR) {
             None if place < DIRECT => {}
@@ -231,7 +232,7 @@ impl Memory {
         Some(child)
     }
 
-    /// The inode and its index and indirect nodes.
+    /// The set of an inode and its index and indirect nodes.
     pub(super) fn nodes_of(&self, inode: u8) -> Set {
         let bits = |nids: &[u8]| {
             nids.iter()
@@ -248,7 +249,7 @@ impl Memory {
 }
 
 impl Logfs {
-    /// Appends a block to a log; returns where it is.
+    /// Appends a block to a log; returns its address.
     pub(super) fn append(
         &self,
         memory: &mut Memory,
@@ -274,7 +275,7 @@ impl Logfs {
         address
     }
 
-    /// A block is not needed any more.
+    /// Marks a block as not needed any more.
     pub(super) fn invalidate(&self, memory: &mut Memory, address: u8) {
         if usize::from(address) >= MAIN {
             return;
@@ -290,7 +291,8 @@ impl Logfs {
         }
     }
 
-    /// After a checkpoint nothing refers to what became empty before it.
+    /// Frees the segments that became empty before the checkpoint that was just written: nothing
+    /// refers to them any more.
     pub(super) fn release_held(&self, memory: &mut Memory) {
         let held = std::mem::take(&mut memory.held);
         for segment in members(held) {

@@ -79,12 +79,12 @@ impl Variant for Switch {
     }
 }
 
-/// The design.
+/// The log-structured design.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logfs {
-    /// Variants.
+    /// Variants that are switched on.
     pub switches: Vec<Switch>,
-    /// What workloads contain.
+    /// Operations that workloads contain.
     pub menu: OperationSet,
 }
 

@@ -11,12 +11,12 @@ use super::layout::{
 use super::memory::{Log, Memory};
 use crate::volume::{FILE_BLOCKS_MAX, Path, Tree};
 
-/// The block of a file or a directory at a place.
+/// The address of the block at a place of a file or a directory.
 pub(super) fn address(memory: &Memory, inode: u8, place: usize) -> u8 {
     memory.slot(inode, place).map_or(NONE, |(nid, entry)| memory.node(nid).entries[entry])
 }
 
-/// The names in one block of a directory.
+/// Reads the names in one block of a directory.
 pub(super) fn entries(
     memory: &Memory,
     disk: &Recorder,
@@ -29,7 +29,7 @@ pub(super) fn entries(
     }
 }
 
-/// Where a name is in a directory: block, entry, node.
+/// Finds a name in a directory: block, entry, node.
 fn lookup(
     memory: &Memory,
     disk: &Recorder,
@@ -48,7 +48,7 @@ fn lookup(
     Err(Errno::ENOENT)
 }
 
-/// The node of a path.
+/// Finds the node of a path.
 pub(super) fn find(memory: &Memory, disk: &Recorder, path: Path) -> Result<u8, Errno> {
     path.names().iter().try_fold(ROOT, |nid, name| Ok(lookup(memory, disk, nid, *name)?.2))
 }
@@ -198,7 +198,7 @@ impl Logfs {
     }
 }
 
-/// Reads everything.
+/// Reads the whole tree.
 pub(super) fn read(memory: &Memory, disk: &Recorder) -> Result<Tree, Errno> {
     let mut tree = Tree::default();
     read_directory(memory, disk, ROOT, Path::ROOT, &mut tree)?;

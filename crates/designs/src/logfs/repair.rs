@@ -54,8 +54,8 @@ struct Fsck<'a> {
 }
 
 impl Fsck<'_> {
-    /// Repairs write to new segments: not to what SIT takes for free and a node still names, nor to
-    /// the ends of the logs.
+    /// Marks every block that a node names as valid, and begins the logs in new segments: repairs
+    /// overwrite nothing that SIT takes for free and a node still names.
     fn keep_everything(&mut self) -> Result<(), Errno> {
         let believed = self.memory.sit;
         for nid in 0..NODES {
@@ -85,7 +85,7 @@ impl Fsck<'_> {
         }
     }
 
-    /// A file or a directory that was not claimed before, and everything below it.
+    /// Claims a file or a directory that was not claimed before, and everything below it.
     fn inode(&mut self, inode: u8) -> Result<(), Errno> {
         self.node(inode);
         self.children(inode, inode);
@@ -100,7 +100,7 @@ impl Fsck<'_> {
         Ok(())
     }
 
-    /// A node is claimed; it is written again if another one has its block.
+    /// Claims a node; writes it again if another one has its block.
     fn node(&mut self, nid: u8) {
         self.nodes |= 1 << nid;
         let address = self.memory.nat[usize::from(nid)];
@@ -113,7 +113,7 @@ impl Fsck<'_> {
         }
     }
 
-    /// The nodes that a node names.
+    /// Claims the nodes that a node names.
     fn children(&mut self, nid: u8, inode: u8) {
         let node = *self.memory.node(nid);
         for entry in node.blocks_count()..FOUR {
@@ -138,7 +138,7 @@ impl Fsck<'_> {
         }
     }
 
-    /// A block of a file or a directory; if it is lost, a blank one takes its place.
+    /// Claims a block of a file or a directory; if it is lost, a blank one takes its place.
     fn block(&mut self, inode: u8, place: usize) -> Result<(), Errno> {
         let is_dir = self.memory.node(inode).kind == Kind::Dir;
         let address = address(&self.memory, inode, place);
@@ -182,7 +182,7 @@ impl Fsck<'_> {
         Ok(())
     }
 
-    /// What nobody has claimed.
+    /// Frees the nodes and blocks that nobody has claimed.
     fn free_the_rest(&mut self) {
         for nid in 1..NODES as u8 {
             if self.nodes & (1 << nid) == 0 && self.memory.nat[usize::from(nid)] != NONE {
@@ -224,7 +224,8 @@ mod tests {
     use super::*;
     use crate::volume::{Design as _, Path};
 
-    /// What the power can leave of a workload that fills and empties the journals.
+    /// Builds the images that a power failure can leave of a workload that fills and empties the
+    /// journals.
     fn images(design: &Logfs) -> Vec<Image> {
         let geometry = design.geometry();
         let mut disk = Recorder::new(geometry.blank_image(), geometry).expect("a device");
@@ -254,7 +255,8 @@ mod tests {
             && operation::read(&memory, disk).is_ok()
     }
 
-    /// Images; those with faults; those that are sound after the repair, and stay so.
+    /// Counts images, those with faults, and those that are sound after the repair; a second repair
+    /// must find nothing.
     fn census(switches: Vec<Switch>) -> (usize, usize, usize) {
         let design = Logfs { switches, ..Logfs::default() };
         let (mut faulty, mut repaired) = (0, 0);

@@ -1,4 +1,4 @@
-//! The two checkers.
+//! The offline and the online checker.
 
 use std::fmt;
 use std::ops::BitOrAssign;
@@ -6,7 +6,7 @@ use std::ops::BitOrAssign;
 use super::layout::{Extent, NONE};
 use super::{ABSENT, Disk, Layout, Mapping, Operation, State};
 
-/// What can be wrong.
+/// A way in which metadata or contents can be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A block is allocated but belongs to no file.
@@ -20,7 +20,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// All of them.
+    /// All faults.
     pub const ALL: [Fault; 4] = [Fault::Dead, Fault::Lost, Fault::Double, Fault::Content];
 
     /// The name of the property that it violates.
@@ -63,8 +63,8 @@ impl Faults {
         self.0 |= u8::from(found) << fault as u8;
     }
 
-    /// Whether there is no point in going on. A lost block alone goes on: what it leads to is the
-    /// question.
+    /// Whether the search ends at these faults. A lost block alone does not end it: what it leads
+    /// to is the question.
     pub(super) fn end_everything(self) -> bool {
         self.has(Fault::Double) || self.has(Fault::Content)
     }
@@ -76,7 +76,7 @@ impl BitOrAssign for Faults {
     }
 }
 
-/// Looks at what a power failure leaves.
+/// Checks what a power failure leaves.
 pub(super) fn offline(mapping: &Mapping, state: &State) -> Faults {
     let (layout, disk) = (&mapping.layout, &state.media);
     let (mut seen, mut twice) = (0_u16, false);
@@ -122,7 +122,7 @@ fn contains(layout: &Layout, extent: &Extent, device: &Disk, file: usize, len: u
     })
 }
 
-/// Looks at every file that no thread works on: its length, its contents, its allocation.
+/// Checks every file that no thread works on: its length, its contents, its allocation.
 pub(super) fn online(mapping: &Mapping, state: &State) -> Faults {
     let layout = &mapping.layout;
     let allocated = layout.allocated(&state.memory);

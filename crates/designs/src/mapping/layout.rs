@@ -1,4 +1,4 @@
-//! What is where on the device: 16 blocks of 4 bytes.
+//! The layout of the device: 16 blocks of 4 bytes.
 //!
 //! | | link-type (FAT) | index-type (ext2) |
 //! |---|---|---|
@@ -15,27 +15,27 @@ use std::fmt;
 const BLOCK_BYTES: usize = 4;
 /// Blocks of the device.
 const BLOCKS: usize = 16;
-/// Data blocks of the seed's geometry.
+/// Number of data blocks of the seed's geometry.
 pub(super) const DATA_BLOCKS_DEFAULT: usize = 11;
-/// No block, no file, a free entry.
+/// The number that stands for no block, no file, a free entry.
 pub(super) const NONE: u8 = 0xff;
-/// The last block of a chain.
+/// The entry of the last block of a chain.
 const END: u8 = 0xfe;
-/// What an unused data block holds.
+/// The contents of an unused data block.
 pub(super) const ERASED: [u8; BLOCK_BYTES] = [NONE; BLOCK_BYTES];
 /// First byte of a written data block; numbers of data blocks (indirect blocks) are smaller.
 const DATA_MARK: u8 = 0x40;
-/// Blocks of a file that the inode itself names (index-type).
+/// Number of blocks of a file that the inode itself names (index-type).
 const DIRECT: u8 = 2;
-/// Blocks that an indirect block names.
+/// Number of blocks that an indirect block names.
 const INDIRECT: u8 = BLOCK_BYTES as u8;
 
-/// How files are mapped.
+/// The way in which files are mapped to blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Chains in a table, as FAT.
+    /// Files are chains in a table, as in FAT.
     Link,
-    /// Tables of pointers, as ext2.
+    /// Files have tables of pointers, as in ext2.
     Index,
 }
 
@@ -82,7 +82,7 @@ pub struct GeometryError {
     why: String,
 }
 
-/// Where things are.
+/// The places of inodes, allocation tables and data on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     kind: Kind,
@@ -97,7 +97,7 @@ pub(super) struct Extent {
     count: usize,
     /// The indirect block, or [`NONE`].
     pub(super) indirect: u8,
-    /// Some block was met twice.
+    /// Whether some block was met twice.
     pub(super) circular: bool,
 }
 
@@ -127,7 +127,7 @@ impl Extent {
 }
 
 impl Layout {
-    /// Places everything.
+    /// Lays out a device.
     ///
     /// # Errors
     /// If it does not fit on 16 blocks, or if nothing could be done with it.
@@ -144,22 +144,22 @@ impl Layout {
         Err(GeometryError { files, data_blocks, why })
     }
 
-    /// How files are mapped.
+    /// The way in which files are mapped to blocks.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// How many files there can be.
+    /// Greatest number of files.
     pub fn files(&self) -> usize {
         self.files
     }
 
-    /// How many data blocks there are.
+    /// Number of data blocks.
     pub fn data_blocks(&self) -> usize {
         self.data_blocks
     }
 
-    /// Blocks in use, metadata included.
+    /// Number of blocks in use, metadata included.
     pub fn blocks(&self) -> usize {
         self.first_data() + self.data_blocks
     }
@@ -168,7 +168,7 @@ impl Layout {
         self.files.div_ceil(self.inodes_per_block())
     }
 
-    /// Inodes in one block.
+    /// Number of inodes in one block.
     pub(super) fn inodes_per_block(&self) -> usize {
         match self.kind {
             Kind::Link => 2,
@@ -184,12 +184,12 @@ impl Layout {
         self.inode_blocks() + allocation_blocks
     }
 
-    /// The block of an inode.
+    /// The block number of an inode.
     pub(super) fn inode_block(&self, file: usize) -> usize {
         file / self.inodes_per_block()
     }
 
-    /// The block that says whether a data block is allocated.
+    /// The block number of the table that says whether a data block is allocated.
     pub(super) fn allocation_block(&self, data: u8) -> usize {
         match self.kind {
             Kind::Link => self.inode_blocks() + usize::from(data) / BLOCK_BYTES,
@@ -197,19 +197,19 @@ impl Layout {
         }
     }
 
-    /// The block of a data block.
+    /// The block number of a data block.
     pub(super) fn data_block(&self, data: u8) -> usize {
         self.first_data() + usize::from(data)
     }
 
-    /// The data block that is this block, if it is one.
+    /// The data block with this block number, if it is one.
     pub(super) fn as_data(&self, block: usize) -> Option<u8> {
         (self.first_data()..self.blocks())
             .contains(&block)
             .then(|| (block - self.first_data()) as u8)
     }
 
-    /// An empty file system.
+    /// Makes an empty file system.
     pub(super) fn mkfs(&self) -> Disk {
         let mut disk = Disk([NONE; BLOCKS * BLOCK_BYTES]);
         if self.kind == Kind::Index {
@@ -235,12 +235,12 @@ impl Layout {
         self.inode(disk, file)[0] != NONE
     }
 
-    /// Length in blocks.
+    /// The length of a file in blocks.
     pub(super) fn len(&self, disk: &Disk, file: usize) -> u8 {
         self.inode(disk, file)[0]
     }
 
-    /// Blocks that a file can have.
+    /// Greatest length of a file in blocks.
     pub(super) fn len_max(&self) -> u8 {
         match self.kind {
             Kind::Link => self.data_blocks as u8,
@@ -265,7 +265,7 @@ impl Layout {
         u16::from_le_bytes([block[0], block[1]])
     }
 
-    /// The allocated data blocks.
+    /// The set of the allocated data blocks.
     pub(super) fn allocated(&self, disk: &Disk) -> u16 {
         match self.kind {
             Kind::Index => self.bitmap(disk),
@@ -275,7 +275,7 @@ impl Layout {
         }
     }
 
-    /// The first free data block.
+    /// Finds the first free data block except `but`.
     pub(super) fn find_free(&self, disk: &Disk, but: u8) -> u8 {
         let free = |data: &u8| *data != but && !self.is_allocated(disk, *data);
         (0..self.data_blocks as u8).find(free).unwrap_or(NONE)
@@ -306,8 +306,8 @@ impl Layout {
         disk.block_mut(self.inode_blocks())[..2].copy_from_slice(&bits.to_le_bytes());
     }
 
-    /// The blocks of a file. Link-type: up to the end of the chain. Index-type: up to the first
-    /// place that names none.
+    /// Reads the blocks of a file. Link-type: up to the end of the chain. Index-type: up to the
+    /// first place that names none.
     pub(super) fn extent(&self, disk: &Disk, file: usize) -> Extent {
         let mut extent = Extent { blocks: [NONE; 11], count: 0, indirect: NONE, circular: false };
         let inode = self.inode(disk, file);
@@ -335,12 +335,12 @@ impl Layout {
         extent
     }
 
-    /// The data blocks that files name.
+    /// The set of the data blocks that files name.
     pub(super) fn referenced(&self, disk: &Disk) -> u16 {
         (0..self.files).fold(0, |mask, file| mask | self.extent(disk, file).mask())
     }
 
-    /// What the offline checker repairs: blocks of no file become free.
+    /// Frees the blocks of no file: the repair of the offline checker.
     pub(super) fn free_dead_blocks(&self, disk: &mut Disk) {
         let dead = self.allocated(disk) & !self.referenced(disk);
         for data in (0..self.data_blocks as u8).filter(|data| dead & (1 << data) != 0) {
@@ -348,12 +348,12 @@ impl Layout {
         }
     }
 
-    /// What a written block of a file holds.
+    /// The contents of a written block of a file.
     pub(super) fn content(file: u8, place: u8) -> [u8; BLOCK_BYTES] {
         [DATA_MARK, file, place, 0]
     }
 
-    /// Of which file, and of which place in it, the contents are.
+    /// Reads the file, and the place in it, from the contents of a block.
     pub(super) fn content_of(block: &[u8; BLOCK_BYTES]) -> Option<(u8, u8)> {
         (block[0] == DATA_MARK).then_some((block[1], block[2]))
     }

@@ -39,13 +39,13 @@ pub use layout::{Disk, GeometryError, Kind, Layout};
 pub use operation::Operation;
 use operation::Thread;
 
-/// In which order an operation writes what it changed.
+/// The order in which an operation writes what it changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// By place.
+    /// Blocks are written by place.
     Naive,
-    /// What is pointed to before what points to it.
+    /// A block is written before what points to it.
     Safe,
 }
 
@@ -58,76 +58,77 @@ impl fmt::Display for Order {
     }
 }
 
-/// Files at most: what the fixed place of inodes in a state allows.
+/// Greatest number of files: the fixed place of inodes in a state allows no more.
 pub const FILES_MAX: usize = 4;
-/// Threads at most.
+/// Greatest number of threads.
 pub const THREADS_MAX: usize = 2;
-/// Seed 0: XXH3 has its secret ready. Nothing but these states is compared with them.
+/// Domain of the hash of states. Seed 0: XXH3 has its secret ready. Nothing but these states is
+/// compared with them.
 const DOMAIN_STATE: u64 = 0;
-/// A file that does not exist, in the reference.
+/// The expected length of a file that does not exist.
 const ABSENT: u8 = 0xff;
 
 /// A file mapping design and how it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// Where things are.
+    /// The places of things on the device.
     pub layout: Layout,
-    /// Threads that use it at the same time: 1 or 2.
+    /// Number of threads that use it at the same time: 1 or 2.
     pub threads: usize,
     /// Whether the device has a volatile cache and operations end with a FLUSH.
     pub cache: bool,
     /// The order of writes.
     pub order: Order,
-    /// Whether the power fails.
+    /// Whether the power can fail.
     pub crashes: bool,
     /// Whether states that differ only in which file is which are the same.
     pub symmetry: bool,
 }
 
-/// The whole state: tables in memory, device, threads, and what the files should be.
+/// The whole state: tables in memory, device, threads, and the expected files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
-    /// What the file system holds in memory; data blocks as last written.
+    /// The tables as the file system holds them in memory; data blocks as last written.
     memory: Disk,
-    /// What the device would answer to a read.
+    /// The contents of the device as a read would return them.
     cache: Disk,
-    /// What survives a power failure. Without a cache the same.
+    /// The contents that survive a power failure. Without a cache the same.
     media: Disk,
     threads: [Thread; THREADS_MAX],
-    /// How many blocks each file should have, as of the last completed operation.
+    /// Expected number of blocks of each file, as of the last completed operation.
     expected: [u8; FILES_MAX],
-    /// What the last step brought to light.
+    /// Faults that the last step brought to light.
     faults: Faults,
 }
 
 impl State {
-    /// What is wrong here.
+    /// Faults that were found in this state.
     pub fn faults(&self) -> Faults {
         self.faults
     }
 
-    /// What a power failure now would leave.
+    /// The contents of the device that a power failure now would leave.
     pub fn media(&self) -> &Disk {
         &self.media
     }
 }
 
-/// What can happen.
+/// One step of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     /// A thread begins an operation, with its first step.
     Begin {
-        /// Which thread.
+        /// The index of the thread.
         thread: usize,
-        /// What it does.
+        /// The operation.
         operation: Operation,
-        /// To which file.
+        /// The file.
         file: u8,
     },
     /// A thread goes on by one step.
     Continue {
-        /// Which thread.
+        /// The index of the thread.
         thread: usize,
     },
     /// The power fails; the offline checker runs, and the file system is mounted again.
@@ -135,7 +136,8 @@ pub enum Action {
 }
 
 impl Mapping {
-    /// The seed's geometry: 16 blocks, 4 files, one thread, no cache, naive order.
+    /// Makes a design with the seed's geometry: 16 blocks, 4 files, one thread, no cache, naive
+    /// order.
     ///
     /// # Errors
     /// Never with the sizes of the seed; see [`Layout::new`].
@@ -175,7 +177,8 @@ impl Mapping {
         }
     }
 
-    /// The power fails.
+    /// Cuts the power: the device keeps its media, the offline checker looks at it, and the file
+    /// system is mounted again.
     fn crash(&self, state: &mut State) {
         state.faults = check::offline(self, state);
         self.layout.free_dead_blocks(&mut state.media);
@@ -191,7 +194,7 @@ impl Mapping {
         self.forget_free_blocks(state);
     }
 
-    /// All of a state in few bytes, hashed. Without a cache the media is what the device answers.
+    /// Hashes a state, packed into few bytes. Without a cache the media is what the device answers.
     fn hash(&self, state: &State) -> u128 {
         const DISK: usize = size_of::<Disk>();
         let mut bytes = [0; 3 * DISK + 24];

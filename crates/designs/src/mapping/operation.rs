@@ -5,23 +5,24 @@ use serde::{Deserialize, Serialize};
 
 use super::{ABSENT, Layout, Mapping, Order, State};
 
-/// What a thread does to a file.
+/// An operation of a thread on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
-    /// Makes it, with one block allocated and none written.
+    /// Makes the file, with one block allocated and none written.
     Create,
-    /// Writes one block at its end.
+    /// Writes one block at the end of the file.
     Append,
-    /// Removes it.
+    /// Removes the file.
     Delete,
 }
 
 impl Operation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Operation; 3] = [Operation::Create, Operation::Append, Operation::Delete];
 
-    /// Whether the file is there (or not), and whether there is room.
+    /// Whether the operation is possible: whether the file is there (or not), and whether there is
+    /// room.
     pub(super) fn is_possible(self, mapping: &Mapping, state: &State, file: u8) -> bool {
         let (layout, expected) = (&mapping.layout, state.expected[usize::from(file)]);
         match self {
@@ -38,7 +39,7 @@ impl Operation {
     }
 }
 
-/// Which blocks an append still has to allocate.
+/// The blocks that an append still has to allocate.
 #[derive(Clone, Copy)]
 struct Need {
     /// The data block: a new one, or the one that is already there.
@@ -50,7 +51,7 @@ struct Need {
 }
 
 impl Need {
-    /// None if there is no room.
+    /// Finds the blocks; none if there is no room.
     fn of(layout: &Layout, state: &State, file: u8, place: u8) -> Option<Need> {
         let extent = layout.extent(&state.memory, usize::from(file));
         let there = extent.at(place);
@@ -68,10 +69,10 @@ impl Need {
     }
 }
 
-/// What a thread is at.
+/// The progress of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Thread {
-    /// 0: idle; otherwise one more than the index of the operation.
+    /// The operation in progress: 0 if idle, otherwise one more than its index.
     operation: u8,
     pub(super) file: u8,
     step: u8,
@@ -110,7 +111,7 @@ impl Thread {
     }
 }
 
-/// One step of a thread that is not idle.
+/// Takes one step of a thread that is not idle.
 pub(super) fn step(mapping: &Mapping, state: &mut State, thread: usize) {
     let operation = state.threads[thread].operation().expect("a thread at work");
     match mapping.order {
@@ -119,7 +120,8 @@ pub(super) fn step(mapping: &Mapping, state: &mut State, thread: usize) {
     }
 }
 
-/// Everything in memory first; then the changed blocks, by place.
+/// Takes one step of the naive order: first changes everything in memory, then writes the changed
+/// blocks, by place.
 fn naive(mapping: &Mapping, state: &mut State, index: usize, operation: Operation) {
     if state.threads[index].step == 0 {
         let before = state.memory;
@@ -154,7 +156,7 @@ fn create_in_memory(mapping: &Mapping, state: &mut State, file: u8) {
     set_new_inode(layout, state, file, data);
 }
 
-/// An inode of length 0 that names its first block.
+/// Makes an inode of length 0 that names its first block.
 fn set_new_inode(layout: &Layout, state: &mut State, file: u8, data: u8) {
     let inode = layout.inode_mut(&mut state.memory, usize::from(file));
     inode.fill(NONE);
@@ -209,7 +211,7 @@ fn delete_in_memory(mapping: &Mapping, state: &mut State, file: u8) {
     layout.inode_mut(&mut state.memory, usize::from(file)).fill(NONE);
 }
 
-/// FLUSH, and the operation returns.
+/// Flushes, and ends the operation.
 fn finish(mapping: &Mapping, state: &mut State, index: usize, operation: Operation) {
     let file = usize::from(state.threads[index].file);
     state.media = state.cache;
@@ -224,7 +226,7 @@ fn finish(mapping: &Mapping, state: &mut State, index: usize, operation: Operati
     }
 }
 
-/// One block at a time; steps without a write are skipped.
+/// Takes one step of the safe order: one block at a time; steps without a write are skipped.
 fn safe(mapping: &Mapping, state: &mut State, index: usize, operation: Operation) {
     loop {
         let step = state.threads[index].step;
@@ -242,7 +244,7 @@ fn safe(mapping: &Mapping, state: &mut State, index: usize, operation: Operation
     }
 }
 
-/// What a step of the safe order did in memory, and which block follows.
+/// The result of a step of the safe order in memory: which block is to be written.
 enum Step {
     Wrote(usize),
     Nothing,

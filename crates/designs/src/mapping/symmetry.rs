@@ -1,4 +1,4 @@
-//! Which file is which does not matter: states that differ only in that get the same key.
+//! Symmetry of files: states that differ only in which file is which get the same key.
 //!
 //! Files are sorted by what is known of each; inodes that share a block stay together. Files that
 //! look the same keep their order, so some symmetric states may be told apart: that costs states,
@@ -7,10 +7,10 @@
 use super::layout::{Disk, Kind};
 use super::{FILES_MAX, Layout, Mapping, State};
 
-/// What is known of one file: compared, nothing more.
+/// The facts about one file by which files are sorted.
 type Record = ([u8; 12], u8, u8);
 
-/// A state that is the same for most states of an orbit.
+/// Computes a state that is the same for most states of an orbit.
 pub(super) fn canonical(mapping: &Mapping, state: &State) -> State {
     let layout = &mapping.layout;
     let places = order(layout, &std::array::from_fn(|file| record(layout, state, file)));
@@ -53,7 +53,7 @@ fn record(layout: &Layout, state: &State, file: usize) -> Record {
     (inodes, state.expected[file], u8::from(work.is_some()))
 }
 
-/// The new place of each file.
+/// Computes the new place of each file.
 fn order(layout: &Layout, records: &[Record; FILES_MAX]) -> [u8; FILES_MAX] {
     let mut files: [usize; FILES_MAX] = std::array::from_fn(|file| file);
     let count = layout.files();

@@ -1,4 +1,5 @@
-//! A path as people read it: who did what, which block was written, what the device holds.
+//! Tells a path as people read it: the operations, the blocks that were written, the contents of
+//! the device.
 
 use fathom_engine::search::Trace;
 
@@ -39,7 +40,7 @@ impl ExplainedSystem for Mapping {
     }
 }
 
-/// A power failure undoes everything since the last FLUSH.
+/// Marks everything since the last FLUSH as lost, as a power failure does.
 fn lose_since_flush(steps: &mut [Step]) {
     let writes = steps.iter_mut().rev().flat_map(|step| step.writes.iter_mut().rev());
     for write in writes {
@@ -91,7 +92,7 @@ impl Mapping {
         Step { crash: Some(crash.to_owned()), recovered, ..Step::default() }
     }
 
-    /// What a block is for.
+    /// Names the purpose of a block.
     fn place(&self, block: usize) -> String {
         let layout = &self.layout;
         match layout.as_data(block) {
@@ -106,7 +107,7 @@ impl Mapping {
         }
     }
 
-    /// The blocks that were written, or that a table mentions in the end.
+    /// Describes the blocks that were written, or that a table mentions in the end.
     fn blocks(&self, disks: [&Disk; 3], steps: &[Step]) -> Vec<Block> {
         let layout = &self.layout;
         let is_written = |number: usize| {
@@ -127,7 +128,7 @@ impl Mapping {
         (0..layout.blocks()).filter(involved).map(block).collect()
     }
 
-    /// What a block holds.
+    /// Describes the contents of a block.
     fn holds(&self, disk: &Disk, block: usize) -> String {
         let layout = &self.layout;
         if let Some(data) = layout.as_data(block) {

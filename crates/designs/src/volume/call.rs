@@ -18,13 +18,13 @@ pub enum Call {
     Open(Path),
     /// Closes an open file.
     Close(Path),
-    /// Writes blocks of a file; what they hold follows from the state.
+    /// Writes blocks of a file; their contents follow from the state.
     Write {
-        /// Which file.
+        /// The file.
         path: Path,
-        /// From which block on.
+        /// The first block.
         place: u8,
-        /// How many.
+        /// Number of blocks.
         blocks: u8,
     },
     /// Cuts a file to length 0.
@@ -35,9 +35,9 @@ pub enum Call {
     Rmdir(Path),
     /// Renames a file or a directory; the target does not exist.
     Move {
-        /// What.
+        /// The present path.
         from: Path,
-        /// Where to.
+        /// The new path.
         to: Path,
     },
     /// Makes a file durable.
@@ -49,7 +49,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// The letter of its kind: the operation trace of a state is made of these.
+    /// The letter of its kind: the operation trace of a state consists of these.
     pub(super) fn letter(&self) -> u8 {
         match self {
             Call::Create(_) => b'c',
@@ -67,7 +67,7 @@ impl Call {
         }
     }
 
-    /// Whether it can be done to a tree at all, with whatever names.
+    /// Whether it can be done to a tree at all, whatever the names are.
     pub(super) fn makes_sense(&self, menu: &OperationSet, tree: &Tree) -> bool {
         let is_dir = |path: Path| path == Path::ROOT || tree.get(path).is_some_and(Entry::is_dir);
         let is_file = |path: Path, open: bool| {
@@ -101,7 +101,7 @@ impl Call {
         }
     }
 
-    /// The same with less.
+    /// Smaller operations that may show the same.
     pub(super) fn simpler(&self) -> Vec<Call> {
         match *self {
             Call::Write { path, place, blocks } => {
@@ -112,7 +112,8 @@ impl Call {
         }
     }
 
-    /// Does to the shadow what the operation should do. Block `i` of a write holds `first + i`.
+    /// Changes the shadow as the operation should change the volume. Block `i` of a write holds
+    /// `first + i`.
     pub(super) fn apply(&self, tree: &mut Tree, first: u8) {
         match *self {
             Call::Create(path) => drop(tree.add(path, Some(&[]))),
@@ -158,14 +159,14 @@ impl fmt::Display for Call {
     }
 }
 
-/// What a workload may contain.
+/// The operations that a workload may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperationSet {
-    /// Files and directories in all.
+    /// Greatest number of files and directories together.
     pub entries_max: usize,
-    /// Levels of directories below the root.
+    /// Greatest number of levels of directories below the root.
     pub dirs_deep_max: usize,
-    /// Blocks of one write.
+    /// Number of blocks of one write (an overwrite ends with the file).
     pub write_blocks: u8,
     /// Whether files can be overwritten (otherwise only extended).
     pub overwrite: bool,
@@ -183,7 +184,7 @@ impl Default for OperationSet {
     }
 }
 
-/// Everything that can be done to a tree, in a fixed order.
+/// Appends everything that can be done to a tree, in a fixed order.
 pub(super) fn calls(menu: &OperationSet, tree: &Tree, calls: &mut Vec<Call>) {
     let directories = tree.entries().iter().filter(|entry| entry.is_dir()).map(|dir| dir.path);
     for directory in [Path::ROOT].into_iter().chain(directories) {
@@ -233,7 +234,7 @@ fn contents_calls(menu: &OperationSet, path: Path, len: u8, calls: &mut Vec<Call
     calls.push(Call::Fsync(path));
 }
 
-/// To a new name in the same directory, and to every other directory.
+/// Appends the moves to a new name in the same directory, and to every other directory.
 fn moves(menu: &OperationSet, tree: &Tree, from: Path, is_dir: bool, calls: &mut Vec<Call>) {
     let directories = tree.entries().iter().filter(|entry| entry.is_dir()).map(|dir| dir.path);
     for directory in [Path::ROOT].into_iter().chain(directories) {
@@ -250,7 +251,7 @@ fn moves(menu: &OperationSet, tree: &Tree, from: Path, is_dir: bool, calls: &mut
     }
 }
 
-/// The first unused name of a directory.
+/// Finds the first unused name of a directory.
 fn fresh(tree: &Tree, directory: Path, first: u8) -> Option<Path> {
     let unused = |path: &Path| tree.get(*path).is_none();
     (first..first + 26).map_while(|name| directory.join(name)).find(unused)

@@ -1,4 +1,4 @@
-//! What a designer implements.
+//! The interface that a designer implements.
 
 use fathom_block::{Geometry, Image, Level, Recorder};
 use fathom_core::Errno;
@@ -9,13 +9,13 @@ use super::shadow::{Path, Tree};
 /// A condition on the metadata of a mounted volume.
 #[derive(Debug)]
 pub struct Invariant<D: Design> {
-    /// What people call it.
+    /// Its name in reports.
     pub name: &'static str,
-    /// Whether it holds; otherwise what is wrong, with the blocks involved.
+    /// Checks the condition; the error says what is wrong, with the blocks involved.
     pub check: fn(&D, &D::Memory, &Recorder) -> Result<(), String>,
 }
 
-/// What a design promises of a power failure.
+/// The promise of a design about power failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
     /// The power failures it claims to survive.
@@ -31,7 +31,7 @@ pub struct Promise {
 pub struct Volume<M> {
     /// The device; it records every write.
     pub disk: Recorder,
-    /// What a power failure forgets.
+    /// The memory of the design, which a power failure forgets.
     pub memory: M,
 }
 
@@ -43,7 +43,7 @@ pub struct Volume<M> {
 /// a directory that is removed is empty. A call that finds no room answers `ENOSPC` and must have
 /// changed nothing; any other error is a violation.
 pub trait Design: Sync + Sized + 'static {
-    /// What a mounted volume holds in memory.
+    /// The memory of a mounted volume.
     type Memory: Clone + Send + Sync;
 
     /// The name on the command line.
@@ -52,13 +52,13 @@ pub trait Design: Sync + Sized + 'static {
     /// The shape of the device; `write_bytes` is its block.
     fn geometry(&self) -> Geometry;
 
-    /// What it promises.
+    /// The promise about power failures.
     fn promise(&self) -> Promise;
 
-    /// What can be done with it.
+    /// The operations that workloads may contain.
     fn menu(&self) -> OperationSet;
 
-    /// What must be true of a mounted volume.
+    /// The conditions that hold for every mounted volume.
     fn invariants(&self) -> &'static [Invariant<Self>];
 
     /// Makes an empty volume.
@@ -73,7 +73,7 @@ pub trait Design: Sync + Sized + 'static {
     /// Unmounts: by default, makes everything durable.
     ///
     /// # Errors
-    /// As [`sync`](Design::sync).
+    /// For the reasons of [`sync`](Design::sync).
     fn unmount(&self, on: &mut Volume<Self::Memory>) -> Result<(), Errno> {
         self.sync(on)
     }
@@ -81,7 +81,7 @@ pub trait Design: Sync + Sized + 'static {
     /// Forgets what is in memory, as a power failure does, and mounts what a device then holds.
     ///
     /// # Errors
-    /// As [`mount`](Design::mount).
+    /// For the reasons of [`mount`](Design::mount).
     fn reset(&self, left: &Image) -> Result<Volume<Self::Memory>, Errno> {
         let mut disk = Recorder::new(left.clone(), self.geometry()).map_err(|_| Errno::ENXIO)?;
         let memory = self.mount(&mut disk)?;
@@ -105,16 +105,16 @@ pub trait Design: Sync + Sized + 'static {
         if complaints.is_empty() { Ok(()) } else { Err(complaints) }
     }
 
-    /// Everything that is visible: the names of all directories, the contents of all files.
+    /// Reads everything that is visible: the names of all directories, the contents of all files.
     ///
     /// # Errors
     /// If something cannot be read.
     fn tree(&self, on: &Volume<Self::Memory>) -> Result<Tree, Errno>;
 
-    /// Which blocks of the device mounting, the invariants and [`tree`](Design::tree) have looked at
-    /// so far: a set of numbers below 128, or none if the design does not keep count. If a power
+    /// The set of blocks of the device that mounting, the invariants and [`tree`](Design::tree)
+    /// have read so far: numbers below 128, or none if the design does not keep count. If a power
     /// failure leaves a device that differs only in other blocks, everything is as it was found the
-    /// last time, and nobody looks again.
+    /// last time, and the explorer does not check again.
     fn looked_at(&self, _: &Volume<Self::Memory>) -> Option<u128> {
         None
     }
@@ -131,7 +131,7 @@ pub trait Design: Sync + Sized + 'static {
     /// `ENOSPC` if there is no room.
     fn mkdir(&self, on: &mut Volume<Self::Memory>, path: Path) -> Result<(), Errno>;
 
-    /// Opens a file: how many blocks it has. A workload opens and closes files if the
+    /// Opens a file; returns its number of blocks. A workload opens and closes files if the
     /// [menu](Design::menu) says so; a new file is open.
     ///
     /// # Errors
@@ -180,7 +180,7 @@ pub trait Design: Sync + Sized + 'static {
         contents: &[u8],
     ) -> Result<(), Errno>;
 
-    /// Cuts a file to at most so many blocks.
+    /// Cuts a file to at most `blocks` blocks.
     ///
     /// # Errors
     /// `ENOSPC` if there is no room for the change itself.
@@ -192,10 +192,10 @@ pub trait Design: Sync + Sized + 'static {
     /// `ENOSPC` if there is no room for the change itself.
     fn remove(&self, on: &mut Volume<Self::Memory>, path: Path) -> Result<(), Errno>;
 
-    /// Removes an empty directory: by default, as a file.
+    /// Removes an empty directory: by default, like a file.
     ///
     /// # Errors
-    /// As [`remove`](Design::remove).
+    /// For the reasons of [`remove`](Design::remove).
     fn rmdir(&self, on: &mut Volume<Self::Memory>, path: Path) -> Result<(), Errno> {
         self.remove(on, path)
     }
@@ -206,7 +206,7 @@ pub trait Design: Sync + Sized + 'static {
     /// `ENOSPC` if there is no room for the change itself.
     fn rename(&self, on: &mut Volume<Self::Memory>, from: Path, to: Path) -> Result<(), Errno>;
 
-    /// Makes a file durable: by default, everything.
+    /// Makes a file durable: by default, makes everything durable.
     ///
     /// # Errors
     /// `ENOSPC` if there is no room for that.
@@ -220,25 +220,26 @@ pub trait Design: Sync + Sized + 'static {
     /// `ENOSPC` if there is no room for that.
     fn sync(&self, on: &mut Volume<Self::Memory>) -> Result<(), Errno>;
 
-    /// What a block of the device is for, in a word or two: drawings and stories use it.
+    /// Names the purpose of a block of the device in a word or two: drawings and stories use it.
     fn label(&self, block: usize) -> String {
         format!("block {block}")
     }
 
-    /// What a block holds, in a few words: by default its bytes up to the last that is not 0.
+    /// Describes the contents of a block in a few words: by default its bytes up to the last that
+    /// is not 0.
     fn holds(&self, _block: usize, bytes: &[u8]) -> String {
         hex(bytes)
     }
 }
 
-/// Bytes up to the last that is not 0.
+/// Shows bytes in hexadecimal, up to the last that is not 0.
 pub fn hex(bytes: &[u8]) -> String {
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let digits: Vec<String> = bytes[..end].iter().map(|byte| format!("{byte:02x}")).collect();
     if digits.is_empty() { "zeros".to_owned() } else { digits.join(" ") }
 }
 
-/// A device of so many small blocks, each of which is written whole or not at all.
+/// Makes a device of `blocks` small blocks, each of which is written whole or not at all.
 pub fn device(blocks: usize, block_bytes: usize) -> Geometry {
     Geometry {
         read_bytes: block_bytes,
@@ -251,13 +252,13 @@ pub fn device(blocks: usize, block_bytes: usize) -> Geometry {
 
 /// A precaution that a design can leave out, or a variant of it, by the name on the command line.
 pub trait Variant: Copy + Eq + 'static {
-    /// All of them.
+    /// All variants.
     const ALL: &'static [Self];
 
     /// The name on the command line.
     fn name(self) -> &'static str;
 
-    /// The one of that name.
+    /// Finds the variant of that name.
     fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|switch| switch.name() == name)
     }

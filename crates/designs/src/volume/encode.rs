@@ -15,12 +15,13 @@ fn mix(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// The code of a tree.
+/// Computes the code of a tree.
 pub(super) fn shape(tree: &Tree) -> u64 {
     directory(tree, Path::ROOT)
 }
 
-/// A sum does not depend on the order of its terms: no need to sort.
+/// Computes the code of a directory. A sum does not depend on the order of its terms: no need to
+/// sort.
 fn directory(tree: &Tree, path: Path) -> u64 {
     let mut sum = 0x9e37_79b9_7f4a_7c15_u64;
     for entry in tree.children(path) {

@@ -1,4 +1,4 @@
-//! A whole exploration in one call.
+//! Runs a whole exploration in one call.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use fathom_engine::search::{Plan, Report, Strategy, Unobserved, search};
 use super::design::Design;
 use super::explorer::{Explorer, ExplorerError, Limits};
 
-/// What came out.
+/// The result of an exploration.
 #[derive(Debug)]
 pub struct Explored<D> {
-    /// What was explored, to look at paths.
+    /// The explorer, to look at paths.
     pub explorer: Explorer<D>,
-    /// What the search says.
+    /// The report of the search.
     pub report: Report,
 }
 
@@ -28,7 +28,7 @@ pub fn explore<D: Design>(design: D, depth: u32) -> Result<Explored<D>, Explorer
     Ok(Explored { explorer, report })
 }
 
-/// For people: how far it went, and the shortest way to each violation.
+/// Shows people how far it went, and the shortest way to each violation.
 impl<D: Design> fmt::Display for Explored<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Explored { explorer, report } = self;

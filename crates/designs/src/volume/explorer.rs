@@ -1,4 +1,4 @@
-//! Every sequence of operations on a design, with the power cut at every write.
+//! Explores every sequence of operations on a design, with the power cut at every write.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,22 +19,22 @@ use super::tally::Tally;
 
 /// Domain of the digest that identifies a state.
 const DOMAIN_STATE: u64 = 19;
-/// Faults that every design can have; its invariants come after them.
+/// Indexes of faults that every design can have; its invariants come after them.
 const ANSWERS: usize = 0;
 const RECOVERS: usize = 1;
 const KEEPS: usize = 2;
 const INVARIANTS: usize = 3;
-/// Invariants of one design at most.
+/// Greatest number of invariants of one design.
 const INVARIANTS_MAX: usize = 5;
 
-/// How states are identified and how often the power fails.
+/// The identity of states and the number of power failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How many of the last operations belong to the identity of a state.
+    /// Number of last operations that belong to the identity of a state.
     pub remember: u32,
     /// Whether names count: without isomorphism, every tree is a state of its own.
     pub names_count: bool,
-    /// Power failures in one run; 0: the power never fails.
+    /// Number of power failures in one run; 0: the power never fails.
     pub crashes: u8,
 }
 
@@ -51,7 +51,7 @@ pub enum ExplorerError {
     /// The device cannot exist.
     #[error("the geometry of {0} is impossible: {1}")]
     Geometry(&'static str, GeometryError),
-    /// Too many invariants.
+    /// There are too many invariants.
     #[error("{0} has more than {INVARIANTS_MAX} invariants")]
     Invariants(&'static str),
     /// A volume that was just made cannot be mounted.
@@ -73,35 +73,35 @@ pub struct Explorer<D> {
     level: Level,
     blank: Image,
     recoveries: Tally,
-    /// Whether any power failure was survived badly.
+    /// Whether a violation was found after any power failure.
     flawed: AtomicBool,
     /// Whether volumes that cannot be told apart by recovery are nevertheless all recovered.
     thorough: bool,
 }
 
-/// A mounted volume, and what it should be.
+/// A mounted volume with its shadow: the expected tree and the legal ones.
 #[derive(Clone, Debug)]
 pub struct State<M> {
-    /// Its device has the events since the last flush.
+    /// The volume; its device has the events since the last flush.
     volume: Volume<M>,
-    /// What the last flush made durable, if the device has changed since. (Thousands of states share
-    /// one image: threads take turns at counting its references, so there should be few.)
+    /// The image that the last flush made durable, if the device has changed since. (Thousands of
+    /// states share one image: threads take turns at counting its references, so there should be few.)
     base: Option<Image>,
-    /// What is visible.
+    /// The visible tree.
     tree: Tree,
-    /// What may be there after a power failure: from what is durable to what is visible.
+    /// The trees that are legal after a power failure: from what is durable to what is visible.
     legal: Legal,
-    /// What the next written block holds, and which id the next file has.
+    /// The contents of the next written block, and the id of the next file.
     fresh: u8,
     /// The letters of the last operations, newest lowest.
     recent: u64,
-    /// Sync, remount and crash change nothing that is visible: this number tells them apart.
+    /// Number of syncs, remounts and crashes so far, which change nothing that is visible.
     version: u8,
     crashes: u8,
     faults: u16,
 }
 
-/// What can happen.
+/// One step of the system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
@@ -111,7 +111,7 @@ pub enum Action {
     Crash(Call, CrashPoint),
 }
 
-/// What is wrong after a power failure.
+/// A violation after a power failure.
 #[derive(Clone, Debug)]
 pub(super) struct Violation {
     pub(super) faults: u16,
@@ -119,7 +119,7 @@ pub(super) struct Violation {
     pub(super) what: String,
 }
 
-/// The last power failure that was survived, and what was looked at then.
+/// The last power failure that was survived, and the blocks that were read then.
 struct Seen<'a> {
     log: &'a WriteLog,
     position: usize,
@@ -136,7 +136,7 @@ impl<'a> Seen<'a> {
         (self.position, self.looked_at, self.block_bytes) = (position, looked_at, block_bytes);
     }
 
-    /// Whether everything that was looked at is the same at a later position.
+    /// Whether every block that was read is the same at a later position.
     fn is_same_at(&self, position: usize) -> bool {
         let Some(looked_at) = self.looked_at else { return false };
         let mut since =
@@ -149,12 +149,12 @@ impl<'a> Seen<'a> {
 }
 
 impl<M> State<M> {
-    /// What is visible.
+    /// The visible tree.
     pub fn tree(&self) -> &Tree {
         &self.tree
     }
 
-    /// The device.
+    /// The device of the volume.
     pub fn disk(&self) -> &Recorder {
         &self.volume.disk
     }
@@ -164,7 +164,7 @@ impl<M> State<M> {
         &self.volume
     }
 
-    /// What the last flush made durable.
+    /// The image that the last flush made durable.
     pub(super) fn base(&self) -> &Image {
         self.base.as_ref().unwrap_or(self.volume.disk.image())
     }
@@ -208,8 +208,9 @@ impl<D: Design> Explorer<D> {
         }
     }
 
-    /// Recovers what every power failure leaves, even if it differs from the last one only where
-    /// nobody looks ([`Design::looked_at`]): slower, with the same result.
+    /// Makes the explorer recover what every power failure leaves, even if it differs from the last
+    /// one only in blocks that recovery does not read ([`Design::looked_at`]): slower, with the
+    /// same result.
     #[must_use]
     pub fn thorough(self) -> Explorer<D> {
         Explorer { thorough: true, ..self }
@@ -220,12 +221,12 @@ impl<D: Design> Explorer<D> {
         &self.design
     }
 
-    /// The design, once it is known that nothing is wrong with it at once.
+    /// Returns the design, once it is known that nothing is wrong with it at once.
     pub fn into_design(self) -> D {
         self.design
     }
 
-    /// Power failures judged so far.
+    /// Number of power failures judged so far.
     pub fn recoveries(&self) -> u64 {
         self.recoveries.sum()
     }
@@ -234,7 +235,7 @@ impl<D: Design> Explorer<D> {
         Recorder::new(image.clone(), self.geometry).expect("its own image")
     }
 
-    /// Executes an operation on the volume and on the shadow. None if there is no room for it.
+    /// Executes an operation on the volume and on the shadow; none if there is no room for it.
     pub(super) fn execute(
         &self,
         state: &State<D::Memory>,
@@ -276,7 +277,7 @@ impl<D: Design> Explorer<D> {
         Ok(())
     }
 
-    /// The shadow does the same; the volume must look like it.
+    /// Applies the operation to the shadow; the volume must look like it.
     fn follow(&self, next: &mut State<D::Memory>, call: &Call) {
         call.apply(&mut next.tree, next.fresh);
         match *call {
@@ -308,8 +309,8 @@ impl<D: Design> Explorer<D> {
         }
     }
 
-    /// The file is durable, with its contents: what has no such file cannot be left any more. So is
-    /// everything, if that is promised.
+    /// Gives the file its durable contents in all legal trees, and leaves out those that do not have
+    /// it; keeps only the present tree if fsync promises to make everything durable.
     fn follow_fsync(&self, next: &mut State<D::Memory>, path: super::Path) {
         let Some(file) = next.tree.get(path).copied() else { return };
         next.legal = match self.design.promise().fsync_is_sync {
@@ -327,7 +328,7 @@ impl<D: Design> Explorer<D> {
         self.judge_counting(before, after).0
     }
 
-    /// As [`judge`](Explorer::judge), with how many power failures were looked at.
+    /// Judges like [`judge`](Explorer::judge); also returns how many power failures were judged.
     fn judge_counting(
         &self,
         before: &State<D::Memory>,
@@ -375,8 +376,8 @@ impl<D: Design> Explorer<D> {
         (found, judged)
     }
 
-    /// Mounts what a power failure left and looks at it.
-    /// What is wrong, in words too, and which blocks were looked at for that.
+    /// Mounts what a power failure left and checks it. Returns the faults, the same in words, and
+    /// the blocks that were read for that.
     fn recovered(&self, image: &Image, legal: [&Legal; 2]) -> (u16, String, Option<u128>) {
         let mut disk = self.device_with(image);
         let memory = match self.design.mount(&mut disk) {
@@ -435,7 +436,7 @@ impl<D: Design> Explorer<D> {
         state.volume.disk = disk;
     }
 
-    /// The volume after a power failure, if it is worth going on.
+    /// Computes the state after a power failure; none if recovery failed or left an illegal tree.
     fn crashed(
         &self,
         before: &State<D::Memory>,
@@ -482,7 +483,7 @@ impl<D: Design> Explorer<D> {
     }
 }
 
-/// A property as the search wants it.
+/// The check of a property in the form that the search takes.
 type Check<D> = fn(&Explorer<D>, &State<<D as Design>::Memory>) -> bool;
 
 fn holds<D: Design, const FAULT: usize>(_: &Explorer<D>, state: &State<D::Memory>) -> bool {
@@ -535,7 +536,8 @@ impl<D: Design> System for Explorer<D> {
         Some(next)
     }
 
-    /// As long as this explorer has seen every power failure survived, those of a known step were.
+    /// Takes a known step again. As long as this explorer has seen every power failure survived,
+    /// those of the step are not judged again.
     fn retrace(&self, state: &State<D::Memory>, action: &Action) -> Option<State<D::Memory>> {
         let Action::Call(call) = action else { return self.next(state, action) };
         let mut next = self.execute(state, call)?;

@@ -1,4 +1,4 @@
-//! What may be there after a power failure.
+//! The trees that are legal after a power failure.
 
 use std::sync::Arc;
 
@@ -19,18 +19,18 @@ struct Link {
 }
 
 impl Legal {
-    /// Everything is durable.
+    /// Makes the list of one tree: everything is durable.
     pub(super) fn only(tree: Tree) -> Legal {
         Legal { newest: Arc::new(Link { tree, older: None }), trees: 1 }
     }
 
-    /// One more tree.
+    /// Adds a newer tree.
     pub(super) fn and(&self, tree: Tree) -> Legal {
         let older = Some(Arc::clone(&self.newest));
         Legal { newest: Arc::new(Link { tree, older }), trees: self.trees + 1 }
     }
 
-    /// Copies what is shared with every clone.
+    /// Copies what every clone shares.
     pub(super) fn unshare(&mut self) {
         if Arc::strong_count(&self.newest) > 1 {
             let Link { tree, older } = &*self.newest;
@@ -38,7 +38,7 @@ impl Legal {
         }
     }
 
-    /// Those of them that can be changed, changed. The newest can.
+    /// Changes each tree, and leaves out those that cannot be changed. The newest always can.
     pub(super) fn filter_map(&self, mut change: impl FnMut(&mut Tree) -> bool) -> Legal {
         let mut trees: Vec<Tree> = self.iter().copied().collect();
         trees.retain_mut(&mut change);
@@ -46,18 +46,18 @@ impl Legal {
         trees.into_iter().rev().fold(Legal::only(oldest), |legal, tree| legal.and(tree))
     }
 
-    /// How many.
+    /// Number of trees.
     pub(super) fn len(&self) -> usize {
         self.trees
     }
 
-    /// The newest first.
+    /// Iterates over the trees, the newest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Tree> {
         let links = std::iter::successors(Some(&*self.newest), |link| link.older.as_deref());
         links.map(|link| &link.tree)
     }
 
-    /// What is durable.
+    /// The oldest tree, which is durable.
     pub(super) fn durable(&self) -> &Tree {
         self.iter().last().expect("there is always one")
     }

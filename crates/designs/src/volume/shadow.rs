@@ -5,11 +5,11 @@ use std::fmt;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Blocks of a file at most.
+/// Greatest number of blocks of a file.
 pub const FILE_BLOCKS_MAX: usize = 8;
-/// Levels of a path at most.
+/// Greatest number of levels of a path.
 const DEPTH_MAX: usize = 4;
-/// Entries of a tree at most.
+/// Greatest number of entries of a tree.
 const ENTRIES_MAX: usize = 12;
 
 /// A path: up to four names of one byte.
@@ -20,7 +20,7 @@ impl Path {
     /// The root.
     pub const ROOT: Path = Path([0; DEPTH_MAX]);
 
-    /// The path of these names; the first 0 ends it.
+    /// Makes the path of these names; the first 0 ends it.
     pub fn of(names: [u8; DEPTH_MAX]) -> Path {
         let mut path = Path(names);
         let depth = path.depth();
@@ -28,7 +28,7 @@ impl Path {
         path
     }
 
-    /// Its names, and zeros up to the deepest level: to be stored.
+    /// Its names, and zeros up to the deepest level, to be stored.
     pub fn bytes(&self) -> [u8; DEPTH_MAX] {
         self.0
     }
@@ -62,7 +62,7 @@ impl Path {
         self.depth() > directory.depth() && self.names().starts_with(directory.names())
     }
 
-    /// Where it is once `from` has been renamed to `to`; none if it would be too deep.
+    /// The path after `from` has been renamed to `to`; none if it would be too deep.
     pub fn moved(&self, from: &Path, to: &Path) -> Option<Path> {
         if self != from && !self.is_below(from) {
             return Some(*self);
@@ -107,15 +107,15 @@ impl<'de> Deserialize<'de> for Path {
 /// A file or a directory.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// Where.
+    /// Its path.
     pub path: Path,
-    /// Which file it is, whatever its name. Not visible: it does not count in comparisons.
+    /// The identity of a file, whatever its name. Not visible: it does not count in comparisons.
     pub(super) id: u8,
     /// Whether it is an open file. Does not count in comparisons either.
     pub(super) open: bool,
-    /// Blocks of a file; none for a directory.
+    /// Number of blocks of a file; none for a directory.
     pub len: Option<u8>,
-    /// What each block holds; 0 beyond the end.
+    /// The contents of each block; 0 beyond the end.
     pub blocks: [u8; FILE_BLOCKS_MAX],
 }
 
@@ -202,7 +202,7 @@ impl Tree {
         self.entries().iter().filter(within)
     }
 
-    /// Adds a file (its contents) or a directory (none); false if there is no room.
+    /// Adds a file (its contents) or a directory (none); returns false if there is no room.
     pub fn add(&mut self, path: Path, contents: Option<&[u8]>) -> bool {
         let Some(place) = self.entries.get_mut(self.count) else { return false };
         let mut blocks = [0; FILE_BLOCKS_MAX];
@@ -217,7 +217,7 @@ impl Tree {
         true
     }
 
-    /// Says which file an entry is.
+    /// Sets the identity of an entry.
     pub(super) fn identify(&mut self, path: Path, id: u8) {
         if let Some(entry) = self.get_mut(path) {
             entry.id = id;
@@ -236,8 +236,8 @@ impl Tree {
         self.entries[..self.count].iter_mut().for_each(|entry| entry.open = false);
     }
 
-    /// Gives a file the contents of an entry of another tree, wherever it is; false if it is not
-    /// here.
+    /// Gives a file the contents of an entry of another tree, whatever its path is here; returns
+    /// false if it is not here.
     pub(super) fn copy_contents(&mut self, of: &Entry) -> bool {
         let found = self.entries[..self.count].iter_mut().find(|e| e.id == of.id && !e.is_dir());
         if let Some(entry) = found {
@@ -277,7 +277,7 @@ impl Tree {
         self.entries[..self.count].sort_unstable_by_key(|entry| entry.path);
     }
 
-    /// What another tree has differently, in one line.
+    /// Describes in one line what another tree has differently.
     pub fn difference(&self, found: &Tree) -> String {
         let text = |entry: Option<&Entry>| match entry {
             None => "nothing".to_owned(),

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// More threads than this share some of the parts.
+/// Number of parts. More threads than this share some of them.
 const PARTS: usize = 16;
 
 /// The sum of parts. A thread always adds to the same one, which has a cache line of its own: one that
@@ -16,7 +16,7 @@ pub(super) struct Tally {
 #[repr(align(128))]
 struct Part(AtomicU64);
 
-/// Threads that have added to any tally.
+/// Number of threads that have added to any tally.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -28,7 +28,8 @@ impl Tally {
         self.own().fetch_add(number, Ordering::Relaxed);
     }
 
-    /// Looks at the parts of others only if this thread has added nothing yet.
+    /// Whether nothing was added. Reads the parts of others only if this thread has added nothing
+    /// yet.
     pub(super) fn is_zero(&self) -> bool {
         self.own().load(Ordering::Relaxed) == 0 && self.sum() == 0
     }

@@ -1,5 +1,5 @@
-//! A path as people read it: the operation, the writes it issues, the power failure, what recovery
-//! made of it, the blocks involved.
+//! Tells a path as people read it: the operation, the writes it issues, the power failure, the
+//! result of recovery, the blocks involved.
 
 use std::collections::BTreeSet;
 
@@ -60,7 +60,7 @@ fn has_arrived(log: &WriteLog, index: usize, point: &CrashPoint) -> bool {
 }
 
 impl<D: Design> Explorer<D> {
-    /// Tells a path; the last step with the power failure that breaks something.
+    /// Tells a path, with the power failure of the last step that breaks something.
     pub fn tell(&self, path: &Steps) -> String {
         match path.trace(self) {
             Ok(trace) => self.story(&trace, "").to_string(),
@@ -72,7 +72,7 @@ impl<D: Design> Explorer<D> {
         self.design().geometry().write_bytes
     }
 
-    /// The writes of a log from a position on.
+    /// Lists the writes of a log from a position on.
     fn writes(&self, log: &WriteLog, from: usize, point: Option<&CrashPoint>) -> Vec<Write> {
         let arrived = |index| point.is_none_or(|point| has_arrived(log, index, point));
         let write = |(index, event)| match event {
@@ -97,7 +97,7 @@ impl<D: Design> Explorer<D> {
         let Some(after) = self.execute(before, call) else { return story.steps.push(step) };
         let (log, from) = (after.disk().log(), before.disk().position());
         let violation = match action {
-            // What is wrong at once needs no power failure.
+            // A fault without a power failure is in the state already.
             Action::Call(_) if is_last && after.is_sound() => self.judge(before, &after),
             _ => None,
         };
@@ -120,7 +120,7 @@ impl<D: Design> Explorer<D> {
         story.steps.push(step);
     }
 
-    /// What is wrong without any power failure.
+    /// Describes a violation that needs no power failure.
     fn tell_answer(&self, after: &State<D::Memory>) -> String {
         let volume = after.volume();
         if let Err(complaints) = self.design().fsck(volume) {
@@ -136,7 +136,7 @@ impl<D: Design> Explorer<D> {
         }
     }
 
-    /// Mounts what the power failure left, and looks at the blocks.
+    /// Describes what recovery makes of the power failure, and the blocks involved.
     fn tell_recovery(
         &self,
         before: &State<D::Memory>,
@@ -163,7 +163,8 @@ impl<D: Design> Explorer<D> {
         story.blocks = self.blocks(images, &story.steps, step);
     }
 
-    /// The blocks that the last step, its recovery or a lost write of an earlier step touch.
+    /// Describes the blocks that the last step, its recovery or a lost write of an earlier step
+    /// touch.
     fn blocks(&self, images: [&Image; 3], earlier: &[Step], last: &Step) -> Vec<Block> {
         let lost = earlier.iter().flat_map(|step| &step.writes);
         let lost = lost.filter(|write| matches!(write, Write::Block { arrived: false, .. }));
@@ -192,8 +193,8 @@ impl<D: Design> Explorer<D> {
     }
 }
 
-/// Marks what earlier steps wrote and the power failure undid: the events before `from` are their
-/// last ones.
+/// Marks the writes of earlier steps that the power failure undid: the events before `from` are
+/// their last ones.
 fn lose_earlier(steps: &mut [Step], log: &WriteLog, from: usize, point: &CrashPoint) {
     let blocks = steps.iter_mut().flat_map(|step| &mut step.writes);
     let mut blocks: Vec<&mut Write> =
@@ -205,7 +206,7 @@ fn lose_earlier(steps: &mut [Step], log: &WriteLog, from: usize, point: &CrashPo
     }
 }
 
-/// When the power fails, in words.
+/// Describes the moment of the power failure.
 fn when(writes: &[Write], point: &CrashPoint) -> String {
     let of = |wanted: bool| {
         let same =
