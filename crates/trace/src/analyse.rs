@@ -1,4 +1,4 @@
-//! From samples to partitions.
+//! Turns counted samples into counts of partitions.
 
 use fathom_core::partition::{Arg, Coverage, Granularity, Hit, Place, Value};
 
@@ -41,7 +41,7 @@ fn creates(call: &Call, sample: &Sample) -> bool {
     given.or(implied).is_some_and(|flags: u64| flags & OPEN_CREATES != 0)
 }
 
-/// The coverage of the calls that concern what they should.
+/// Counts the partitions of the calls whose samples have this [`Touch`].
 pub fn coverage(samples: &Samples, touch: Touch, how: Granularity) -> Coverage {
     let mut coverage = Coverage::new(how);
     for (sample, times) in samples.iter().filter(|(sample, _)| sample.touch() == touch) {

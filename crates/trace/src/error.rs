@@ -1,4 +1,4 @@
-//! What can go wrong while tracing.
+//! Errors of tracing.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,31 +9,31 @@ pub enum TraceError {
     /// A system call of the tracer failed.
     #[error("{doing}: {source}")]
     System {
-        /// What it was for.
+        /// The purpose of the call.
         doing: String,
-        /// Why it failed.
+        /// The reason from the operating system.
         source: io::Error,
     },
     /// The mount to be watched cannot be used.
     #[error("cannot watch {}: {reason}", path.display())]
     Target {
-        /// What was asked for.
+        /// The path that was asked for.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason why it cannot be watched.
         reason: String,
     },
     /// The command could not be executed.
     #[error("cannot execute {command}: {source}")]
     Command {
-        /// What was asked for.
+        /// The command that was asked for.
         command: String,
-        /// Why not.
+        /// The reason from the operating system.
         source: io::Error,
     },
     /// The tracer in the kernel cannot be used here.
     #[error("the tracer in the kernel cannot be used: {0}")]
     Bpf(String),
-    /// It can be used, but it does not find the file systems of paths here.
+    /// The tracer in the kernel works, but it does not find the file systems of paths here.
     #[error("the tracer in the kernel cannot be used as it is: {0}")]
     Unproven(String),
     /// A log cannot be understood.
@@ -41,9 +41,9 @@ pub enum TraceError {
     Log {
         /// The file.
         path: PathBuf,
-        /// Counted from 1.
+        /// The number of the line, counted from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The reason why the line cannot be understood.
         reason: String,
     },
     /// A data file of ours or of the user is wrong.

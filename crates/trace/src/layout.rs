@@ -1,7 +1,8 @@
-//! How the arguments of each system call lie in registers and memory, and what they say about files.
+//! The places of the arguments of each system call in registers and memory, and what they say about
+//! files.
 //!
-//! The kinds of arguments come from the table of `fathom-core`; what is added here is what only a
-//! tracer needs: where the fields of a structure are, and how the call resolves its paths.
+//! The kinds of arguments come from the table of `fathom-core`; added here is what only a tracer
+//! needs: the offsets of fields in structures, and how a call resolves its paths.
 
 use std::sync::LazyLock;
 
@@ -12,25 +13,26 @@ use crate::sample::FastMap;
 /// Arguments of one call that are kept: `setxattrat` has nine; even, so that samples end aligned.
 pub const SLOTS_MAX: usize = 10;
 
-/// What is kept of an argument. The numbers are those of `bpf/encode.h`.
+/// The form in which an argument is kept. The numbers are those of `bpf/encode.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SlotKind {
-    /// Nothing: it is not partitioned.
+    /// Nothing: the argument is not partitioned.
     Skip = 0,
     /// The low 32 bits as they are: flags, a value of a list.
     Bits = 1,
     /// An amount of 64 bits.
     Amount = 2,
-    /// One that can be negative.
+    /// A signed amount of 64 bits.
     SignedAmount = 3,
     /// An amount of 32 bits.
     Amount32 = 4,
-    /// One that can be negative.
+    /// A signed amount of 32 bits.
     SignedAmount32 = 5,
     /// Whether a descriptor is open.
     Fd = 6,
-    /// The same, or the current directory; the base of the path that follows.
+    /// Whether a descriptor is open, or is the current directory; the base of the path that
+    /// follows.
     DirFd = 7,
     /// Class and length of a path, which is resolved.
     Path = 8,
@@ -54,18 +56,18 @@ pub enum SlotKind {
     PathOrText = 17,
 }
 
-/// Where an argument is.
+/// The place of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// In a register, counted from 0.
+    /// A register, counted from 0.
     Register(u8),
-    /// In the structure to which a register points.
+    /// A field of the structure to which a register points.
     Field {
         /// The register.
         register: u8,
         /// Bytes from the start of the structure.
         offset: u8,
-        /// 4 or 8.
+        /// The size of the field: 4 or 8.
         bytes: u8,
     },
 }
@@ -77,21 +79,21 @@ pub struct Slot {
     pub name: &'static str,
     /// Its partitions.
     pub arg: &'static Arg,
-    /// What is kept.
+    /// The form in which it is kept.
     pub kind: SlotKind,
-    /// Where it is.
+    /// Its place.
     pub source: Source,
 }
 
-/// How a call treats the last component of its paths.
+/// The treatment of the last component of the paths of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Follow {
     /// Whether a symbolic link there is followed.
     pub by_default: bool,
-    /// A bit that turns this round: register and mask.
+    /// A bit that inverts `by_default`: register and mask.
     pub toggle: Option<(u8, u32)>,
-    /// The last component is only a name in its directory (mkdir, unlink, rename, …): from which of
-    /// its paths on.
+    /// Index of the first path whose last component is only a name in its directory (mkdir, unlink,
+    /// rename, …).
     pub parent_from: u8,
 }
 
@@ -108,13 +110,13 @@ pub struct Call {
     pub nr: u32,
     /// The kept arguments.
     pub slots: Vec<Slot>,
-    /// Arguments that it does not have and what they count as.
+    /// Arguments that it does not have, each with the value that it counts as.
     pub implied: Vec<(&'static str, &'static Arg, u64)>,
-    /// How paths are resolved.
+    /// The treatment of the last component of its paths.
     pub follow: Follow,
-    /// Success returns a descriptor of the file concerned.
+    /// Whether success returns a descriptor of the file concerned.
     pub opens: bool,
-    /// It has no operand and concerns every file system.
+    /// Whether it has no operand and concerns every file system.
     pub global: bool,
 }
 
@@ -152,7 +154,7 @@ const PARENT: &[&str] = &[
     "symlinkat",
 ];
 
-/// No path of a call is only a name.
+/// Value of [`Follow::parent_from`] if no path of a call is only a name.
 pub const NO_PARENT: u8 = 2;
 
 /// Calls that do not follow a last symbolic link, whatever their flags.
@@ -168,7 +170,8 @@ const NO_FOLLOW: &[&str] = &[
     "link",
 ];
 
-/// Calls with a flag that changes it: the argument, the bit, and whether links are followed without.
+/// Calls with a flag that decides whether a last symbolic link is followed: the argument, the bit,
+/// and whether links are followed without it.
 const TOGGLES: &[(&str, &str, u32, bool)] = &[
     ("open", "flags", 0o400_000, true),
     ("openat", "flags", 0o400_000, true),
@@ -292,7 +295,7 @@ fn kind_of(arg: &'static Arg, name: &str, base: &str) -> SlotKind {
             "dirfd" => SlotKind::DirFd,
             "path" => SlotKind::Path,
             "string_or_path" => SlotKind::PathOrText,
-            // What a symbolic link will say; names of file systems and keys.
+            // The target of a new symbolic link; names of file systems and keys.
             "string" => SlotKind::Text,
             "xattr_name" => SlotKind::XattrName,
             "uid" | "gid" => SlotKind::Id,

@@ -8,11 +8,11 @@ use crate::sample::{Sample, Touch};
 /// One call.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Line {
-    /// When it returned, on the monotonic clock.
+    /// Time of its return, on the monotonic clock.
     pub time_ns: u64,
-    /// Process.
+    /// Identifier of the process.
     pub pid: u32,
-    /// Thread.
+    /// Identifier of the thread.
     pub tid: u32,
     /// Name of the system call.
     pub call: String,
@@ -20,9 +20,10 @@ pub struct Line {
     pub args: [u64; 6],
     /// The first path, up to 255 bytes.
     pub path: String,
-    /// What it returned.
+    /// The result.
     pub result: i64,
-    /// 1 inside, 8 no file system, 16 not found out.
+    /// Its [`Touch`](crate::sample::Touch) as a number: 1 inside, 8 no file system, 16 not found
+    /// out.
     pub touch: u8,
     /// The codes of the arguments ([`crate::sample`]).
     pub slots: [u32; SLOTS_MAX],

@@ -9,7 +9,7 @@ use crate::target::Target;
 use crate::traced::Traced;
 use crate::{bpf, ptrace};
 
-/// Whose calls count.
+/// The processes whose calls count.
 #[derive(Clone, Debug)]
 pub enum Who {
     /// A command that is started, and its descendants.
@@ -22,33 +22,34 @@ pub enum Who {
     Everybody,
 }
 
-/// Which tracer.
+/// The tracer to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tracer {
-    /// The first that works.
+    /// The first tracer that works.
     Auto,
-    /// In the kernel.
+    /// The BPF tracer, which finds the file systems of paths in the kernel.
     Bpf,
-    /// In the kernel, with paths resolved in user space.
+    /// The BPF tracer, with paths resolved in user space.
     Stream,
-    /// Without privilege.
+    /// The ptrace tracer, which needs no privilege.
     Ptrace,
 }
 
-/// What to watch, and how.
+/// The processes, file systems and tracer of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Whose calls count.
+    /// The processes whose calls count.
     pub who: Who,
-    /// On which file systems.
+    /// The watched file systems.
     pub targets: Vec<Target>,
-    /// Which tracer.
+    /// The tracer to use.
     pub tracer: Tracer,
-    /// Where every call is written to.
+    /// The file to which every call is written.
     pub record: Option<PathBuf>,
-    /// How long.
+    /// Longest duration of the run.
     pub budget: Option<Duration>,
-    /// Takes the self-test of the walk as failed: the way to see what happens then.
+    /// Whether to take the self-test of the walk as failed, so that tests can see what happens
+    /// then.
     pub distrust: bool,
 }
 
@@ -91,9 +92,10 @@ pub fn run(plan: &Plan) -> Result<Traced> {
     Ok(traced)
 }
 
-/// Paths are not found in the kernel here: perhaps in user space. A record needs the walk.
+/// Streams paths to user space because they are not found in the kernel here. A record needs the
+/// walk.
 fn stream_instead(plan: &Plan, walk: TraceError) -> Result<bpf::Tracer> {
-    // What else can fail fails for both: no privilege, no type information.
+    // All other failures concern both ways: no privilege, no type information.
     if plan.record.is_some() || !matches!(walk, TraceError::Unproven(_)) {
         return Err(walk);
     }

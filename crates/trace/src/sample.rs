@@ -13,17 +13,17 @@ use fathom_core::partition::{Returns, Value, amount};
 
 use crate::layout::{Call, SLOTS_MAX, SlotKind, calls};
 
-/// What a call has to do with the file systems that are watched.
+/// The relation of a call to the file systems that are watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Touch {
-    /// It concerns one of them.
+    /// The call concerns one of them.
     Inside = 1,
-    /// It concerns others only.
+    /// The call concerns others only.
     Outside = 2,
-    /// It concerns no file system: a bad descriptor, a bad address.
+    /// The call concerns no file system: a bad descriptor, a bad address.
     Nothing = 8,
-    /// Which one could not be found out.
+    /// It could not be found out which file system the call concerns.
     Unresolved = 16,
 }
 
@@ -31,13 +31,13 @@ pub enum Touch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(C)]
 pub struct Sample {
-    /// Index in [`calls`].
+    /// The index of the call in [`calls`].
     pub call: u16,
     /// The error, or 0.
     pub errno: u16,
     /// The code of a returned amount.
     pub amount: u16,
-    /// A [`Touch`].
+    /// A [`Touch`] as a number.
     pub touch: u8,
     /// Always 0: keys are compared byte by byte.
     pub unused: u8,
@@ -47,19 +47,19 @@ pub struct Sample {
 
 /// Codes of descriptors.
 pub mod fd {
-    /// Open.
+    /// An open descriptor.
     pub const VALID: u32 = 0;
-    /// Not open.
+    /// A descriptor that is not open.
     pub const BAD: u32 = 1;
-    /// `AT_FDCWD`.
+    /// The current directory, `AT_FDCWD`.
     pub const HERE: u32 = 2;
 }
 
 /// Codes of texts; the code of the length is in the upper half.
 pub mod text {
-    /// No address.
+    /// A null pointer.
     pub const NULL: u32 = 0;
-    /// No character.
+    /// A text of no character.
     pub const EMPTY: u32 = 1;
     /// A path from the current or the given directory; any other text.
     pub const RELATIVE: u32 = 2;
@@ -69,32 +69,33 @@ pub mod text {
     pub const UNREADABLE: u32 = 4;
     /// The name of an attribute in no known namespace.
     pub const NO_NAMESPACE: u32 = 5;
-    /// In one of the known namespaces: this plus its index.
+    /// The name of an attribute in one of the known namespaces: this plus the index of the
+    /// namespace.
     pub const NAMESPACE: u32 = 8;
 }
 
 /// Codes of offsets behind pointers; the code of the amount is in the lower half.
 pub mod offset {
-    /// There is one.
+    /// An offset that can be read.
     pub const PRESENT: u32 = 0x1_0000;
-    /// The pointer is bad.
+    /// An offset behind a bad pointer.
     pub const UNREADABLE: u32 = 0x2_0000;
 }
 
 /// Codes of user and group identifiers.
 pub mod id {
-    /// −1.
+    /// An identifier of −1: left as it is.
     pub const UNCHANGED: u32 = 0;
-    /// 0.
+    /// The identifier 0.
     pub const ROOT: u32 = 1;
-    /// Any other.
+    /// Any other identifier.
     pub const OTHER: u32 = 2;
 }
 
 /// Bytes of a text that are looked at: one more than the longest path.
 pub const TEXT_BYTES_MAX: usize = 4096;
 
-/// What an argument turned out to be, before it is coded.
+/// An argument as it was read, before it is coded.
 #[derive(Clone, Copy, Debug)]
 pub enum Raw<'a> {
     /// The contents of a register or field.
@@ -107,7 +108,7 @@ pub enum Raw<'a> {
     Fd(bool),
     /// An offset behind a pointer.
     Offset(i64),
-    /// Not known: it counts for nothing.
+    /// An argument that is not known: it counts for nothing.
     Unknown,
 }
 
@@ -254,14 +255,14 @@ const fn names() -> [[u8; 2 * TEXT_BYTES_MAX]; NAMESPACES.len()] {
     all
 }
 
-/// Error numbers of the kernel that ask for a restart and never reach a program
-/// (`ERESTARTSYS` and its family, the kernel's `include/linux/errno.h`).
+/// Whether a result is an error number of the kernel that asks for a restart and never reaches a
+/// program (`ERESTARTSYS` and its family, the kernel's `include/linux/errno.h`).
 pub fn is_restart(result: i64) -> bool {
     matches!(-result, 512..=514 | 516)
 }
 
 impl Sample {
-    /// A call that has ended.
+    /// Makes a sample of a call that has ended.
     pub fn new(call: u16, touch: Touch, slots: [u32; SLOTS_MAX], result: i64) -> Sample {
         let returns = calls()[usize::from(call)].family.returns;
         let (errno, amount) = encode_result(returns, result);
@@ -273,7 +274,7 @@ impl Sample {
         &calls()[usize::from(self.call)]
     }
 
-    /// Which file systems it concerns.
+    /// Its relation to the watched file systems.
     pub fn touch(&self) -> Touch {
         match self.touch {
             1 => Touch::Inside,
@@ -283,7 +284,7 @@ impl Sample {
         }
     }
 
-    /// What it returned: a number with the partition of the real one.
+    /// Its result: a number with the partition of the real one.
     pub fn result(&self) -> Result<u64, Errno> {
         match self.errno {
             0 => Ok(amount::representative(self.amount)),
@@ -292,7 +293,7 @@ impl Sample {
     }
 }
 
-/// Errors are the last 4095 numbers (the kernel's `include/linux/err.h`).
+/// Codes a result: errors are the last 4095 numbers (the kernel's `include/linux/err.h`).
 fn encode_result(returns: Returns, result: i64) -> (u16, u16) {
     match result {
         -4095..0 => (-result as u16, 0),
@@ -356,7 +357,7 @@ impl Samples {
         self.counts.iter().map(|(sample, count)| (sample, *count))
     }
 
-    /// How many calls were counted.
+    /// Number of counted calls.
     pub fn calls(&self) -> u64 {
         self.counts.values().sum()
     }

@@ -1,4 +1,5 @@
-//! An interruption ends the watching, not the program: what was counted so far is told.
+//! Catches interruptions: they end the watching, not the program, and what was counted so far is
+//! reported.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -8,7 +9,7 @@ extern "C" fn note(signal: libc::c_int) {
     CAUGHT.store(signal, Ordering::SeqCst);
 }
 
-/// While it lives, SIGINT and SIGTERM are noted instead of ending the process.
+/// Notes SIGINT and SIGTERM while it lives, instead of ending the process.
 #[derive(Debug)]
 pub(crate) struct SignalGuard {
     before: [(libc::c_int, libc::sigaction); 2],
@@ -32,7 +33,7 @@ impl SignalGuard {
         SignalGuard { before }
     }
 
-    /// The signal that came since the last question.
+    /// Takes the signal that came since the last call.
     pub(crate) fn take(&self) -> Option<i32> {
         match CAUGHT.swap(0, Ordering::SeqCst) {
             0 => None,

@@ -12,7 +12,7 @@ use crate::traced::Ended;
 /// A forked process that has not executed its command yet.
 #[derive(Debug)]
 pub struct SuspendedChild {
-    /// Its process.
+    /// Its process identifier.
     pub pid: i32,
     go: File,
     failure: File,
@@ -52,7 +52,7 @@ pub fn spawn(argv: &[OsString], prepare: impl Fn() -> io::Result<()>) -> Result<
     Ok(SuspendedChild { pid, go: go_write, failure: failure_read, command })
 }
 
-/// In the child. Returns only if something failed.
+/// Waits for the go and executes the command, in the child. Returns only if something failed.
 fn wait_and_execute(
     go: RawFd,
     first: &CString,
@@ -93,7 +93,7 @@ impl SuspendedChild {
 /// A process that executes the command.
 #[derive(Debug)]
 pub struct Started {
-    /// Its process.
+    /// Its process identifier.
     pub pid: i32,
     failure: File,
     command: String,
@@ -115,7 +115,7 @@ impl Started {
         }
     }
 
-    /// Why the command was not executed, if it was not. To be asked after it has ended.
+    /// The reason why the command was not executed, if it was not. To be asked after it has ended.
     pub fn failure(&mut self) -> Option<TraceError> {
         let mut number = [0; 4];
         self.failure.read_exact(&mut number).ok()?;
@@ -136,7 +136,7 @@ fn pipe() -> Result<(File, File)> {
     }
 }
 
-/// The words of a command as a person would type them.
+/// Shows the words of a command as a person would type them.
 pub fn shown(argv: &[OsString]) -> String {
     argv.iter().map(OsString::as_os_str).map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
 }

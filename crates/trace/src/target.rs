@@ -53,7 +53,7 @@ pub(crate) fn mount_id(path: &Path) -> Option<u64> {
     statx_mount(libc::AT_FDCWD, &path, 0)
 }
 
-/// The same for a descriptor.
+/// The identifier of the mount of an open descriptor.
 pub(crate) fn mount_id_of_fd(fd: i32) -> Option<u64> {
     statx_mount(fd, c"", libc::AT_EMPTY_PATH)
 }
@@ -83,7 +83,7 @@ fn mount(line: &[u8]) -> Option<Mount> {
     Some(Mount { id, device, kind, point })
 }
 
-/// Spaces and such are octal in mountinfo.
+/// Undoes the octal escapes of mountinfo (spaces and the like).
 fn unescaped(text: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = text.as_bytes();

@@ -1,4 +1,4 @@
-//! What a tracer gives back, whichever it is.
+//! The result of a tracer, whichever it is.
 
 use std::fmt;
 
@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::sample::Samples;
 
-/// How the command ended.
+/// The end of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// By itself, with this code.
+    /// The command ended by itself, with this code.
     Exit(i32),
-    /// By this signal.
+    /// The command ended by this signal.
     Signal(i32),
 }
 
 impl Ended {
-    /// From the status of `waitpid`.
+    /// Reads the status of `waitpid`.
     pub fn from_status(status: i32) -> Ended {
         if libc::WIFSIGNALED(status) {
             Ended::Signal(libc::WTERMSIG(status))
@@ -41,11 +41,11 @@ impl fmt::Display for Ended {
 pub struct Traced {
     /// All calls that could concern the watched file systems.
     pub samples: Samples,
-    /// Which tracer made them.
+    /// The name of the tracer.
     pub tracer: String,
-    /// What that tracer cannot see, and what happened to it on the way.
+    /// Limits of that tracer in this run: what it cannot see, and what happened on the way.
     pub limits: Vec<String>,
-    /// How the command ended; `None` if there was none.
+    /// The end of the command; `None` if there was none.
     pub ended: Option<Ended>,
     /// Calls that were made and could not be counted.
     pub lost: u64,

@@ -12,7 +12,8 @@ use super::object::{Calibration, Object};
 use crate::error::{Result, TraceError};
 use crate::target::Target;
 
-/// faccessat(fd, "", this + n): see `on_calibrate` of `bpf/cover.bpf.c`.
+/// The mode that asks for calibration, faccessat(fd, "", this + n): see `on_calibrate` of
+/// `bpf/cover.bpf.c`.
 const CALIBRATE: i32 = 0x7700;
 const CALIBRATE_TARGET: i32 = 0x80;
 const FILES_MAX: usize = 64;
@@ -28,8 +29,8 @@ const TYPE_SYMLINK: u32 = 0x60_0000;
 
 const OSRELEASE: &str = "/proc/sys/kernel/osrelease";
 
-/// `FMODE_BACKING` (include/linux/fs.h): a file that stands behind one of another file system. It is a
-/// macro, and moved in 6.14.
+/// The flag of a file that stands behind one of another file system: `FMODE_BACKING`
+/// (include/linux/fs.h). It is a macro, and moved in 6.14.
 fn flag_backing(release: &str) -> u32 {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     match (numbers.next(), numbers.next()) {
@@ -38,7 +39,7 @@ fn flag_backing(release: &str) -> u32 {
     }
 }
 
-/// Fills the configuration.
+/// Finds the table of dentries and the superblocks of the targets, and configures the BPF programs.
 pub(super) fn calibrate(object: &mut Object, targets: &[Target], walk: bool) -> Result<()> {
     let mut config = object.config()?;
     config.tracer = std::process::id();
@@ -90,7 +91,8 @@ fn probe(file: &File, number: i32) {
     }
 }
 
-/// Table and shift on which most dentries agree. Those that are not first in their chain do not.
+/// Finds the table and the shift on which most dentries agree. Those that are not first in their
+/// chain do not.
 fn solve(noted: &[Calibration]) -> Option<(u64, u32)> {
     let known: Vec<&Calibration> = noted.iter().filter(|one| one.pprev != 0).collect();
     let mut best: Option<(usize, u64, u32)> = None;

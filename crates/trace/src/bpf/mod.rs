@@ -25,17 +25,17 @@ use object::{Counter, MOUNT_PATH_BYTES, Object, TARGETS_MAX};
 use record::Recorder;
 use stream::Stream;
 
-/// How often the ring of events is emptied: at most 300,000 events per second of 400 bytes fill a
-/// tenth of its 16 MiB meanwhile.
+/// Interval at which the ring of events is emptied: at most 300,000 events per second of 400 bytes
+/// fill a tenth of its 16 MiB meanwhile.
 const RECORD_EVERY: Duration = Duration::from_millis(10);
-/// How often a signal or the end of the time is looked for.
+/// Interval at which the tracer looks for a signal or the end of the time.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// `enum scope` of `bpf/cover.bpf.c`.
+/// Values of `enum scope` of `bpf/cover.bpf.c`.
 const SCOPE_CGROUP: u32 = 1;
 const SCOPE_ALL: u32 = 2;
 
-/// The tracer, attached and proven, before anything is watched.
+/// The tracer, attached and tested, before anything is watched.
 pub struct Tracer {
     object: Object,
     limits: Vec<String>,
@@ -44,7 +44,8 @@ pub struct Tracer {
     walks: bool,
 }
 
-/// What is said of a stream beside why it was used.
+/// The limit that a report names whenever paths were streamed, beside the reason for streaming
+/// them.
 const STREAM_LIMIT: &str = "paths are resolved in user space, a moment after the call: names that unwatched processes change \
      in between, other mount namespaces and remounts are not followed";
 
@@ -96,7 +97,7 @@ pub fn prepare(plan: &Plan, walk: bool) -> Result<Tracer> {
     Ok(Tracer { object, limits, stream, walks: walk })
 }
 
-/// Identifier (its inode) and depth of a control group.
+/// Finds the identifier (its inode) and the depth of a control group.
 fn cgroup(dir: &Path) -> Result<(u64, u32)> {
     let wrong = |reason: String| TraceError::Target { path: dir.to_owned(), reason };
     let dir = dir.canonicalize().map_err(|error| wrong(error.to_string()))?;
@@ -111,7 +112,7 @@ fn cgroup(dir: &Path) -> Result<(u64, u32)> {
 }
 
 impl Tracer {
-    /// Remembers why another way was not taken.
+    /// Remembers why paths are streamed instead of resolved in the kernel.
     pub fn because(mut self, reason: &TraceError) -> Tracer {
         self.limits.push(format!("paths are streamed to user space: {reason}"));
         self
@@ -159,8 +160,8 @@ impl Tracer {
         waiting.go()
     }
 
-    /// All threads of a process and of its descendants: again and again until no new ones appear.
-    /// Whatever they start later is watched anyway.
+    /// Watches all threads of a process and of its descendants: looks again until no new ones
+    /// appear. Whatever they start later is watched anyway.
     fn watch_tree(&mut self, root: i32) -> Result<()> {
         let mut watched: Vec<i32> = Vec::new();
         loop {
@@ -221,7 +222,7 @@ impl Tracer {
     }
 }
 
-/// What must be emptied meanwhile.
+/// The rings that must be emptied while the tracer waits.
 struct Rings<'a> {
     recorder: Option<&'a mut Recorder>,
     stream: &'a mut Stream,
@@ -234,7 +235,8 @@ impl Rings<'_> {
     }
 }
 
-/// Until the process has ended, the time is over or a signal came. A command of ours is asked to end.
+/// Waits until the process has ended, the time is over or a signal came. A command of ours is asked
+/// to end.
 fn watch(
     pid: Option<i32>,
     is_ours: bool,
@@ -297,13 +299,14 @@ fn descendants(root: i32) -> Vec<i32> {
     found
 }
 
-/// proc_pid_stat(5): the fourth field; the second is in parentheses and can contain anything.
+/// Reads the parent of a process: the fourth field of proc_pid_stat(5); the second is in
+/// parentheses and can contain anything.
 fn parent(pid: i32) -> Option<i32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// The threads of a process, and which is the first.
+/// Lists the threads of a process, and says which is the first.
 fn threads(pid: i32) -> Vec<(i32, bool)> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let tids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

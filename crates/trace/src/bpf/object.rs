@@ -26,7 +26,7 @@ struct Aligned<T: ?Sized>(T);
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/cover.bpf.o"));
 
-/// `struct config` of `bpf/cover.bpf.c`.
+/// The configuration of the BPF programs: `struct config` of `bpf/cover.bpf.c`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(super) struct Config {
@@ -50,7 +50,7 @@ pub(super) struct Config {
 // SAFETY: integers without padding.
 unsafe impl Pod for Config {}
 
-/// `struct call`.
+/// One system call as the BPF programs know it: `struct call`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 struct KernelCall {
@@ -73,7 +73,7 @@ struct KernelCall {
 // SAFETY: integers without padding.
 unsafe impl Pod for KernelCall {}
 
-/// `struct mount_path`.
+/// A mount point whose remounts are followed: `struct mount_path`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct MountPath([u8; MOUNT_PATH_BYTES]);
@@ -81,7 +81,7 @@ struct MountPath([u8; MOUNT_PATH_BYTES]);
 // SAFETY: bytes.
 unsafe impl Pod for MountPath {}
 
-/// `struct calibration`.
+/// The note of calibration on one dentry: `struct calibration`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(super) struct Calibration {
@@ -95,14 +95,14 @@ unsafe impl Pod for Calibration {}
 // SAFETY: integers without padding (a test of `sample` says so).
 unsafe impl Pod for Sample {}
 
-/// `struct task_state`: only its first word is set from here.
+/// The state of a watched thread: `struct task_state`. Only its first word is set from here.
 #[repr(C, align(8))]
 struct TaskState([u32; 48]);
 
-/// `struct request`, in words: only counted from here.
+/// A request of io_submit: `struct request`, in words. Requests are only counted from here.
 type Request = [u64; 7];
 
-/// `struct recent`: a count that is not in the map of samples yet.
+/// A count that is not in the map of samples yet: `struct recent`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 struct Recent {
@@ -113,7 +113,7 @@ struct Recent {
 // SAFETY: integers without padding.
 unsafe impl Pod for Recent {}
 
-/// `enum counter`.
+/// The tracer's own counters: `enum counter`.
 #[derive(Clone, Copy, Debug)]
 #[repr(u32)]
 pub(super) enum Counter {
@@ -135,12 +135,12 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("on_fork", "task_newtask"),
 ];
 
-/// `call CAST`, which stands in the object for a function of the kernel whose number only the running
-/// kernel knows (`as_type` of `bpf/kernel.h`).
+/// The instruction `call CAST`, which stands in the object for a function of the kernel whose
+/// number only the running kernel knows (`as_type` of `bpf/kernel.h`).
 const CAST: [u8; 8] = [0x85, 0, 0, 0, 0x48, 0x54, 0x41, 0x46];
-/// `r0 = 0`: never executed, because the programs ask first.
+/// The instruction `r0 = 0`: never executed, because the programs ask first.
 const NO_CAST: [u8; 8] = [0xb7, 0, 0, 0, 0, 0, 0, 0];
-/// `rN = HAS_CAST`: what `has_cast` of `bpf/kernel.h` returns.
+/// The opcode of `rN = HAS_CAST`: what `has_cast` of `bpf/kernel.h` returns.
 const MOVE: u8 = 0xb7;
 const HAS_CAST: u32 = 0x4641_5449;
 /// The source register of a call that makes its number that of a kernel function.
@@ -268,14 +268,14 @@ impl Object {
             .map_err(|error| failed("cannot configure", &error))
     }
 
-    /// What calibration has noted.
+    /// Reads what the BPF programs noted during calibration.
     pub(super) fn calibrations(&mut self, number: u32) -> Result<Vec<Calibration>> {
         let map: Array<_, Calibration> = self.array("calibrations")?;
         let read = |index| map.get(&index, 0).map_err(|error| failed("cannot calibrate", &error));
         (0..number).map(read).collect()
     }
 
-    /// Has a thread watched, and whatever it starts.
+    /// Watches a thread, and whatever it starts.
     pub(super) fn watch_thread(&mut self, tid: i32, is_leader: bool) -> Result<()> {
         // PIDFD_THREAD is O_EXCL (pidfd_open(2), Linux 6.9).
         let flags = if is_leader { 0 } else { libc::O_EXCL };
@@ -295,7 +295,7 @@ impl Object {
         done
     }
 
-    /// All counts so far.
+    /// Reads all counts so far.
     pub(super) fn samples(&mut self) -> Result<Samples> {
         let map = self.bpf.map("samples").expect("the object has it");
         let map: PerCpuHashMap<_, Sample, u64> =
@@ -320,7 +320,7 @@ impl Object {
         map.try_into().map_err(|error| failed("cannot read the counts", &error))
     }
 
-    /// Forgets all counts.
+    /// Resets all counts.
     pub(super) fn clear(&mut self) -> Result<()> {
         let wrong = |error: &dyn std::error::Error| failed("cannot clear the counts", error);
         let map = self.bpf.map_mut("samples").expect("the object has it");
@@ -340,7 +340,7 @@ impl Object {
         Ok(())
     }
 
-    /// A counter of the tracer itself.
+    /// Reads a counter of the tracer itself.
     pub(super) fn counter(&mut self, counter: Counter) -> Result<u64> {
         let map = self.bpf.map("counters").expect("the object has it");
         let map: PerCpuArray<_, u64> =
@@ -351,7 +351,7 @@ impl Object {
         Ok(counts.iter().sum())
     }
 
-    /// Operations of io_submit whose completion was not fetched.
+    /// Counts the operations of io_submit whose completion was not fetched.
     pub(super) fn blocks(&mut self) -> Result<u64> {
         let map = self.bpf.map("blocks").expect("the object has it");
         let map: HashMap<_, [u64; 2], Request> =
@@ -395,7 +395,8 @@ fn failed(doing: &str, error: &dyn std::error::Error) -> TraceError {
     TraceError::Bpf(text)
 }
 
-/// bpf(2), BPF_MAP_UPDATE_ELEM: for the kind of map that the library does not know.
+/// Sets an entry by bpf(2), BPF_MAP_UPDATE_ELEM: for the kind of map that the library does not
+/// know.
 fn update<K, V>(map: &MapData, key: &K, value: &V) -> Result<()> {
     #[repr(C)]
     struct Attributes {
@@ -422,7 +423,7 @@ fn update<K, V>(map: &MapData, key: &K, value: &V) -> Result<()> {
     Ok(())
 }
 
-/// `enum call_flags`.
+/// Bits of `enum call_flags`.
 mod flag {
     pub(super) const OPENS: u16 = 1;
     pub(super) const GLOBAL: u16 = 2;
@@ -472,7 +473,7 @@ fn is_path(slot: &Slot) -> bool {
     matches!(slot.kind, SlotKind::Path | SlotKind::PathOrText)
 }
 
-/// No register.
+/// Marks an argument that is in no register.
 const NO_REGISTER: u8 = 0xff;
 
 fn kernel_call(index: u16, call: &Call) -> KernelCall {

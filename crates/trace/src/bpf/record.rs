@@ -1,4 +1,4 @@
-//! Every call as a line of JSON, for debugging and for reading again.
+//! Writes every call as a line of JSON, for debugging and for reading again.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -10,7 +10,7 @@ use crate::error::{Result, TraceError};
 use crate::record::Line;
 use crate::sample::Sample;
 
-/// `struct event` of `bpf/cover.bpf.c`.
+/// A recorded call: `struct event` of `bpf/cover.bpf.c`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Event {
@@ -40,7 +40,7 @@ impl Recorder {
         Ok(Recorder { ring, file: BufWriter::new(file), name })
     }
 
-    /// Writes what has come since the last time.
+    /// Writes the events that have come since the last call.
     pub(super) fn drain(&mut self) -> Result<()> {
         let Recorder { ring, file, name } = self;
         let failed = |source| TraceError::System { doing: format!("cannot write {name}"), source };

@@ -17,10 +17,10 @@ use crate::sample::Touch;
 use crate::spawn::spawn;
 use crate::target::{self, Target};
 
-/// access(2) refuses such modes, which makes them ours.
+/// The first access mode of a look. access(2) refuses such modes, so no other program uses them.
 const FIRST_MODE: u32 = 0x0100_0000;
 
-/// A path, from which directory, and whether it is inside.
+/// One path to look at: from which directory, and whether it leads into a target.
 struct Look {
     from: Option<CString>,
     path: CString,
@@ -61,7 +61,7 @@ pub(super) fn check(object: &mut Object, targets: &[Target], stream: &mut Stream
     Ok(())
 }
 
-/// In the child: system calls only.
+/// Looks at every path, in the child: system calls only.
 fn look(looks: &[Look]) {
     for (index, look) in looks.iter().enumerate() {
         // SAFETY: paths that end with NUL, integers otherwise.
@@ -106,7 +106,8 @@ fn looks(targets: &[Target], links: &Links) -> Vec<Look> {
     looks
 }
 
-/// What the kernel says; the directory decides for a name that does not exist.
+/// Whether a path leads into a target, by what the kernel says of its mount; the directory decides
+/// for a name that does not exist.
 fn is_inside(path: &Path, targets: &[Target]) -> Option<bool> {
     let id = target::mount_id(path).or_else(|| target::mount_id(path.parent()?))?;
     let text = std::fs::read("/proc/self/mountinfo").ok()?;

@@ -21,7 +21,7 @@ use names::{End, Last, Names, Place};
 const PLACE_BYTES: usize = 512;
 const PATH_BYTES: usize = 1024;
 
-/// `struct streamed` of `bpf/stream.h`.
+/// A streamed call with its paths: `struct streamed` of `bpf/stream.h`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Event {
@@ -46,17 +46,17 @@ const INSIDE: u8 = 1;
 const OUTSIDE: u8 = 2;
 const UNRESOLVED: u8 = 16;
 
-/// openat2(2).
+/// Flag of openat2(2).
 const RESOLVE_NO_SYMLINKS: u64 = 0x04;
 
-/// Counts streamed calls.
+/// Resolves the paths of streamed calls, and counts the calls.
 pub(super) struct Stream {
     ring: RingBuf<MapData>,
     names: Names,
     /// Requests of io_uring that have not completed.
     submitted: HashMap<u64, Event>,
     samples: Samples,
-    /// Whether all paths come.
+    /// Whether the calls of all paths come, and not only those that the walk leaves.
     all: bool,
 }
 
@@ -66,18 +66,18 @@ impl Stream {
         Ok(Stream { ring, names, submitted: HashMap::new(), samples: Samples::default(), all })
     }
 
-    /// Readable when something has come.
+    /// The descriptor of the ring, readable when something has come.
     pub(super) fn fd(&self) -> i32 {
         self.ring.as_raw_fd()
     }
 
-    /// What was counted since the last time it was taken.
+    /// Takes what was counted since the last time it was taken.
     pub(super) fn take(&mut self) -> Samples {
         self.drain();
         std::mem::take(&mut self.samples)
     }
 
-    /// Counts what has come.
+    /// Counts the calls that have come.
     pub(super) fn drain(&mut self) {
         while let Some(event) = self.next() {
             if !self.all {
@@ -131,7 +131,7 @@ impl Stream {
             .add(Sample::new(event.sample.call, touch, event.sample.slots, event.result), 1);
     }
 
-    /// Where a path of a call ends; `None` if it has no such path or it cannot be told.
+    /// Resolves a path of a call; `None` if it has no such path or it cannot be told.
     fn resolve(&self, event: &Event, index: usize) -> Option<End> {
         let path = text(&event.paths[index]);
         if event.pending & 1 << index == 0 || path.is_empty() || path.len() >= PATH_BYTES - 1 {
@@ -148,12 +148,13 @@ impl Stream {
     }
 }
 
-/// Up to the first NUL.
+/// Cuts a buffer at the first NUL.
 fn text(bytes: &[u8]) -> &[u8] {
     CStr::from_bytes_until_nul(bytes).map_or(bytes, CStr::to_bytes)
 }
 
-/// Names from the inside out, each with NUL, then an empty one. A name with a slash: there is no place.
+/// Reads a place: its names from the inside out, each with NUL, then an empty one. A name with a
+/// slash means that there is no place.
 fn place(bytes: &[u8]) -> Option<Place> {
     let mut place: Place = Vec::new();
     for name in bytes.split(|byte| *byte == 0) {

@@ -1,11 +1,11 @@
-//! Operations of io_uring as the system calls that they stand for.
+//! Maps operations of io_uring to the system calls that they stand for.
 //!
-//! Where each argument is in the submission entry: the `io_…_prep` functions of the kernel's
-//! `io_uring/` directory, io_uring_enter(2).
+//! The place of each argument in the submission entry comes from the `io_…_prep` functions of the
+//! kernel's `io_uring/` directory and from io_uring_enter(2).
 
 use crate::layout::{calls, index_of};
 
-/// Where an argument is; the numbers are those of `bpf/cover.bpf.c`.
+/// The place of an argument in a submission entry; the numbers are those of `bpf/cover.bpf.c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Place {
@@ -21,7 +21,7 @@ enum Place {
 
 use Place::{Addr, Addr3, Fd, Flags, Len, Nothing, Off, SpliceFd};
 
-/// (opcode, call, its arguments)
+/// The operations: opcode, the call that it stands for, the places of its arguments.
 const OPERATIONS: &[(u8, &str, &[Place])] = &[
     (1, "preadv2", &[Fd, Addr, Len, Off, Nothing, Flags]),
     (2, "pwritev2", &[Fd, Addr, Len, Off, Nothing, Flags]),
@@ -55,7 +55,7 @@ const OPERATIONS: &[(u8, &str, &[Place])] = &[
     (61, "pwritev2", &[Fd, Addr, Len, Off, Nothing, Flags]),
 ];
 
-/// `struct operation` of `bpf/cover.bpf.c`.
+/// One operation as the BPF programs know it: `struct operation` of `bpf/cover.bpf.c`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(super) struct Operation {
@@ -67,7 +67,7 @@ pub(super) struct Operation {
 // SAFETY: integers without padding.
 unsafe impl aya::Pod for Operation {}
 
-/// Opcode and operation, for the map.
+/// Lists opcodes and operations, for the map.
 pub(super) fn operations() -> impl Iterator<Item = (u32, Operation)> {
     OPERATIONS.iter().filter_map(|(opcode, name, from)| {
         let nr = calls()[usize::from(index_of(name)?)].nr as u16;

@@ -22,7 +22,7 @@ use crate::sample::{AT_FDCWD, FastMap, Sample, Samples, Touch, fd};
 
 /// The beginning of the names of events of system calls: an entry or an exit.
 static EVENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("syscall_e"));
-/// What is between two groups of fields.
+/// The text between two groups of fields.
 static FIELDS: LazyLock<FinderRev<'static>> = LazyLock::new(|| FinderRev::new("}, {"));
 
 /// Names of LTTng for arguments that the manual pages call otherwise.
@@ -45,7 +45,7 @@ const ALIASES: &[(&str, &[&str])] = &[
     ("statbuf", &["statbuf", "buffer"]),
 ];
 
-/// A log does not say which descriptors are open; this says that one was not.
+/// The result of a call on a descriptor that was not open: a log does not say which ones are.
 const EBADF: i64 = -9;
 
 #[derive(Debug)]
@@ -56,7 +56,7 @@ struct PendingCall {
     fd: Option<i32>,
 }
 
-/// The reader.
+/// Reads text of babeltrace.
 pub(super) struct Lttng {
     mounts: Mounts,
     known: Known,
@@ -200,7 +200,7 @@ impl Reader for Lttng {
     }
 }
 
-/// LTTng names a few calls by their kernel functions.
+/// Replaces the name of a kernel function by that of its call: LTTng names a few calls so.
 fn alias_of_call(name: &str) -> &str {
     match name {
         "newstat" => "stat",
@@ -214,7 +214,7 @@ fn either(a: Touch, b: Touch) -> Touch {
     if a == Touch::Inside || b == Touch::Inside { Touch::Inside } else { b }
 }
 
-/// For every call and kept argument the names that LTTng can have for it.
+/// Lists, for every call and kept argument, the names that LTTng can have for it.
 fn names_of_arguments() -> &'static [Vec<Vec<&'static [u8]>>] {
     static NAMES: LazyLock<Vec<Vec<Vec<&'static [u8]>>>> = LazyLock::new(|| {
         let names = |name: &'static str| {
@@ -254,7 +254,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// `a = 1, b = "x, y" }` as pairs.
+/// Splits `a = 1, b = "x, y" }` into pairs.
 fn pairs(fields: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut rest = fields.strip_suffix(b"}").unwrap_or(fields);
     std::iter::from_fn(move || {
@@ -273,7 +273,7 @@ fn pairs(fields: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// Every `key = number` of the contexts before the fields.
+/// Iterates over every `key = number` of the contexts before the fields.
 fn numbers(context: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
     let mut rest = context;
     std::iter::from_fn(move || {

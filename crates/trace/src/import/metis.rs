@@ -42,7 +42,7 @@ const OPERATIONS: &[Operation] = &[
 /// Lines about the checker, not about the file system.
 const OTHERS: [&str; 6] = ["checkpoint", "restore", "mount_all", "unmount_all", "BEGIN", "END"];
 
-/// The reader.
+/// Reads logs of Metis.
 #[derive(Default)]
 pub(super) struct Metis {
     mounts: Mounts,
@@ -62,7 +62,8 @@ impl Metis {
         Metis { mounts: Mounts::new(mounts), ..Metis::default() }
     }
 
-    /// Metis does everything on several file systems; the paths, which are absolute, say on which.
+    /// Whether an operation is on a watched mount. Metis does everything on several file systems;
+    /// the paths, which are absolute, say on which.
     fn is_watched(&self, words: &[&str]) -> bool {
         words.iter().any(|word| self.mounts.touch(word.as_bytes()) == Touch::Inside)
     }
@@ -125,7 +126,7 @@ impl Reader for Metis {
     }
 }
 
-/// `7] name (a, b) -> ret = R, errno = E`: name, arguments, result.
+/// Splits `7] name (a, b) -> ret = R, errno = E` into name, arguments, result.
 fn output_line(rest: &str) -> Option<(&str, &str, Option<i64>)> {
     let (_, rest) = rest.split_once(']')?;
     let (name, rest) = rest.trim_start().split_once('(')?;
@@ -145,7 +146,8 @@ fn output_line(rest: &str) -> Option<(&str, &str, Option<i64>)> {
     Some((name.trim(), args, Some(result)))
 }
 
-/// Modes are octal with and without a leading zero, everything else says its base.
+/// Reads an argument: modes are octal with and without a leading zero, everything else says its
+/// base.
 fn word<'a>(arg: &str, text: &'a str) -> Word<'a> {
     if text.starts_with('/')
         || matches!(arg, "path" | "name" | "oldpath" | "newpath" | "target" | "linkpath")

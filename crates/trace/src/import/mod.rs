@@ -21,7 +21,7 @@ use crate::error::{Result, TraceError};
 use crate::sample::Samples;
 use crate::traced::Traced;
 
-/// What a log is.
+/// The format of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// `strace -f -y -X raw`.
@@ -38,7 +38,7 @@ pub enum Format {
     Trace,
 }
 
-/// What logs contained.
+/// The contents of one or more logs.
 #[derive(Debug, Default)]
 pub struct Imported {
     /// Counted calls.
@@ -51,15 +51,16 @@ pub struct Imported {
     pub skipped: u64,
 }
 
-/// What reads lines of a format.
+/// Reads the lines of one format.
 trait Reader {
-    /// Takes one line; whether it was understood. Lines that say nothing about calls are understood.
+    /// Takes one line; returns whether it was understood. Lines that say nothing about calls are
+    /// understood.
     fn line(&mut self, line: &[u8]) -> bool;
-    /// The counts.
+    /// Returns the counts.
     fn finish(self: Box<Self>) -> Found;
 }
 
-/// What a reader has found.
+/// The counts that a reader made, and what it could not know.
 #[derive(Default)]
 struct Found {
     samples: Samples,
@@ -113,8 +114,8 @@ fn reader(format: Format, mounts: &[PathBuf]) -> Box<dyn Reader> {
 /// Bytes that are read at once.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Feeds every line to the reader; how many were not understood. Lines are taken from the buffer where
-/// they lie: copying each would cost a tenth of the time.
+/// Feeds every line to the reader; returns how many were not understood. Lines are taken from the
+/// buffer where they lie: copying each would cost a tenth of the time.
 fn read_lines(path: &Path, mut reader: Box<dyn Reader>) -> Result<(Found, u64)> {
     let failed =
         |source| TraceError::System { doing: format!("cannot read {}", path.display()), source };
@@ -151,7 +152,7 @@ fn read_lines(path: &Path, mut reader: Box<dyn Reader>) -> Result<(Found, u64)> 
     Ok((reader.finish(), skipped))
 }
 
-/// The format, from the first lines.
+/// Guesses the format from the first lines.
 fn guess(path: &Path) -> Result<Format> {
     let failed =
         |source| TraceError::System { doing: format!("cannot read {}", path.display()), source };

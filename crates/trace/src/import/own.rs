@@ -1,4 +1,4 @@
-//! Our own records and traces.
+//! Reads Fathom's own records and traces.
 
 use std::io::BufReader;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::error::{Result, TraceError};
 use crate::record::Line;
 use crate::sample::Samples;
 
-/// Calls recorded by `fathom cover --record`.
+/// Reads calls recorded by `fathom cover --record`.
 #[derive(Default)]
 pub(super) struct Record {
     samples: Samples,
@@ -30,7 +30,7 @@ impl Reader for Record {
     }
 }
 
-/// The operations of a trace (`trace.jsonl` of a finding).
+/// Counts the operations of a trace (`trace.jsonl` of a finding).
 pub(super) fn trace(path: &Path, how: Granularity) -> Result<Coverage> {
     let failed = |reason: String| TraceError::Log { path: path.to_owned(), line: 1, reason };
     let file = std::fs::File::open(path).map_err(|error| failed(error.to_string()))?;

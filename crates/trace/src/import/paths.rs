@@ -1,4 +1,5 @@
-//! Which calls of a log are on the watched mounts: by the names in it, as far as names can tell.
+//! Decides which calls of a log are on the watched mounts: by the names in it, as far as names can
+//! tell.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -25,7 +26,8 @@ impl Mounts {
         self.prefixes.is_empty()
     }
 
-    /// An absolute path: below a mount, not only beginning like it. `..` is taken by its letters.
+    /// Whether an absolute path is below a mount, not only beginning like it. `..` is taken by its
+    /// letters.
     pub(super) fn touch(&self, path: &[u8]) -> Touch {
         let below = |prefix: &Vec<u8>| {
             path.strip_prefix(prefix.as_slice())
@@ -39,8 +41,8 @@ impl Mounts {
     }
 }
 
-/// What is known about the descriptors and the directory of each process of a log that does not
-/// name them.
+/// The touch of the descriptors and of the current directory of each process, followed through a
+/// log that does not name them.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     fds: FastMap<(u64, u64), Touch>,
@@ -64,7 +66,8 @@ impl Known {
         self.cwd.get(&process).copied().unwrap_or(Touch::Outside)
     }
 
-    /// A new process starts where its parent is, unless it has already said where it is.
+    /// Lets a new process start in the directory of its parent, unless it has already said where it
+    /// is.
     pub(super) fn inherit_cwd(&mut self, parent: u64, child: u64) {
         let here = self.cwd(parent);
         self.cwd.entry(child).or_insert(here);

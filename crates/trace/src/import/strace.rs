@@ -21,7 +21,7 @@ use super::{Found, Reader};
 use crate::layout::{Call, SlotKind, Source, calls, index_of};
 use crate::sample::{AT_FDCWD, Samples, Touch};
 
-/// The reader.
+/// Reads logs of strace.
 pub(super) struct Strace {
     mounts: Mounts,
     known: Known,
@@ -39,7 +39,7 @@ impl Strace {
         }
     }
 
-    /// A whole call: `name(arguments) = result`.
+    /// Counts a whole call: `name(arguments) = result`.
     fn call(&mut self, process: u64, text: &[u8]) -> bool {
         let Some(open) = text.iter().position(|byte| *byte == b'(') else { return false };
         let Ok(name) = std::str::from_utf8(&text[..open]) else { return false };
@@ -70,7 +70,7 @@ impl Strace {
         true
     }
 
-    /// `-y` names the current directory wherever a call could start there.
+    /// Learns the current directory: `-y` names it wherever a call could start there.
     fn see_cwd(&mut self, process: u64, call: &Call, args: &[&[u8]]) {
         for slot in call.slots.iter().filter(|slot| slot.kind == SlotKind::DirFd) {
             let Source::Register(register) = slot.source else { continue };
@@ -141,7 +141,7 @@ impl Reader for Strace {
     }
 }
 
-/// `[pid 12] `, `12 `, with or without a time after it.
+/// Splits off the process: `[pid 12] `, `12 `, with or without a time after it.
 fn process_of(line: &[u8]) -> (u64, &[u8]) {
     let rest = line.strip_prefix(b"[pid ").unwrap_or(line).trim_ascii_start();
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -156,7 +156,7 @@ fn process_of(line: &[u8]) -> (u64, &[u8]) {
     (process, rest[time..].trim_ascii_start())
 }
 
-/// Arguments up to the closing parenthesis, and what follows it.
+/// Splits the arguments up to the closing parenthesis from what follows it.
 fn arguments(text: &[u8]) -> Option<(Vec<&[u8]>, &[u8])> {
     let mut args = Vec::new();
     let (mut start, mut depth, mut quoted, mut named) = (0, 0u32, false, false);
@@ -189,7 +189,7 @@ fn arguments(text: &[u8]) -> Option<(Vec<&[u8]>, &[u8])> {
     None
 }
 
-/// ` = -1 ENOENT (No such file or directory)` or ` = 3</mnt/a>`.
+/// Reads a result: ` = -1 ENOENT (No such file or directory)` or ` = 3</mnt/a>`.
 fn result(rest: &[u8]) -> Option<i64> {
     let text = rest.trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
     if text.starts_with(b"?") {
@@ -205,7 +205,7 @@ fn result(rest: &[u8]) -> Option<i64> {
     Some(-i64::from(errno.0))
 }
 
-/// The name in `3</mnt/a>`.
+/// Reads the name in `3</mnt/a>`.
 fn named(text: &[u8]) -> Option<&[u8]> {
     let start = text.iter().position(|byte| *byte == b'<')? + 1;
     let end = text.iter().rposition(|byte| *byte == b'>')?;
@@ -232,7 +232,7 @@ fn word(text: Option<&[u8]>) -> Word<'_> {
     }
 }
 
-/// A field in `{flags=0x42, mode=0644}`.
+/// Reads a field of `{flags=0x42, mode=0644}`.
 fn field<'a>(text: Option<&'a [u8]>, name: &str) -> Word<'a> {
     let key = format!("{name}=");
     let text = text.unwrap_or_default();
@@ -240,7 +240,8 @@ fn field<'a>(text: Option<&'a [u8]>, name: &str) -> Word<'a> {
     at.map_or(Word::Unknown, |at| word(Some(&text[at + key.len()..])))
 }
 
-/// `\n`, `\0`, `\33` and `\x1b` are one byte each.
+/// Counts the bytes of a text in which `
+/// `, `\0`, `\33` and `\x1b` are one byte each.
 fn unescaped_length(text: &[u8]) -> usize {
     let (mut length, mut at) = (0, 0);
     while at < text.len() {

@@ -1,4 +1,4 @@
-//! Programs of syzkaller: inputs only.
+//! Reads programs of syzkaller, which have inputs only.
 //!
 //! ```text
 //! r0 = openat$dir(0xffffffffffffff9c, &(0x7f0000000000)='./file0\x00', 0x42, 0x1ff) (async)
@@ -12,13 +12,13 @@ use super::{Found, Reader};
 use crate::layout::{Source, index_of};
 use crate::sample::{Samples, Touch};
 
-/// The reader.
+/// Reads programs of syzkaller.
 #[derive(Default)]
 pub(super) struct Syzkaller {
     samples: Samples,
 }
 
-/// Whether a line is one of a program.
+/// Whether a line is one of a program of syzkaller.
 pub(super) fn looks_like(line: &str) -> bool {
     let call = without_result(line.as_bytes());
     let Some(open) = call.iter().position(|byte| *byte == b'(') else { return false };
@@ -58,7 +58,7 @@ impl Reader for Syzkaller {
     }
 }
 
-/// Without `r0 = `.
+/// Cuts off a leading `r0 = `.
 fn without_result(line: &[u8]) -> &[u8] {
     let digits = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     match line.iter().position(|byte| *byte == b'=') {
@@ -116,7 +116,7 @@ fn word(text: Option<&[u8]>) -> Word<'_> {
     }
 }
 
-/// The n-th word of `&(0x7f…)={0x42, 0x1ff, 0x8}`.
+/// Reads the n-th word of `&(0x7f…)={0x42, 0x1ff, 0x8}`.
 fn field(text: Option<&[u8]>, index: u8) -> Word<'_> {
     let text = text.unwrap_or_default();
     let Some(open) = text.iter().position(|byte| *byte == b'{') else { return Word::Unknown };

@@ -1,4 +1,4 @@
-//! From the words of a log to samples.
+//! Turns the words of a log into samples.
 
 use crate::layout::{Call, SLOTS_MAX, SlotKind, Source, calls};
 use crate::sample::{AT_FDCWD, Raw, Sample, Touch, encode};
@@ -10,12 +10,12 @@ pub(super) enum Word<'a> {
     Number(u64),
     /// A text in quotes, unescaped or not: only its start and length matter.
     Text {
-        /// It starts so.
+        /// Its first bytes.
         bytes: &'a [u8],
-        /// And is so long.
+        /// Its length.
         length: usize,
     },
-    /// Not known.
+    /// A word that says nothing.
     Unknown,
 }
 

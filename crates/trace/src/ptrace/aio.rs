@@ -1,5 +1,5 @@
-//! Operations of io_submit(2): each control block as the system call that it stands for, counted when
-//! io_getevents(2) fetches its completion.
+//! Follows operations of io_submit(2): each control block is read as the system call that it stands
+//! for, and counted when io_getevents(2) fetches its completion.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ const BLOCKS_MAX: u64 = 4096;
 /// Bytes of `struct iocb` and of `struct io_event` (linux/aio_abi.h).
 const BLOCK_BYTES: usize = 64;
 const EVENT_BYTES: usize = 32;
-/// Where in the ring of a context its magic number is, and the number.
+/// Offset of the magic number in the ring of a context, and the number.
 const MAGIC_AT: u64 = 16;
 const MAGIC: u32 = 0xa10a_10a1;
 
@@ -79,14 +79,15 @@ pub(super) fn addresses(tracee: Tracee, args: &[u64; 6]) -> Vec<u64> {
     (0..number).map_while(word).collect()
 }
 
-/// Whether the context of a call is one: otherwise an error is not that of a block.
+/// Whether the context of a call exists: otherwise an error is not that of a block.
 pub(super) fn is_context(tracee: Tracee, address: u64) -> bool {
     let mut bytes = [0; 4];
     let read = tracee.read(address.wrapping_add(MAGIC_AT), &mut bytes);
     read == 4 && u32::from_le_bytes(bytes) == MAGIC
 }
 
-/// Block and result of each completion that io_getevents (context, least, most, completions) fetched.
+/// Reads block and result of each completion that io_getevents (context, least, most, completions)
+/// fetched.
 pub(super) fn completions(tracee: Tracee, args: &[u64; 6], number: i64) -> Vec<(u64, i64)> {
     let one = |index: i64| {
         let mut bytes = [0; EVENT_BYTES];

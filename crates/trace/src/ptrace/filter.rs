@@ -1,4 +1,4 @@
-//! The seccomp filter: stop at the calls of the table, at no others.
+//! The seccomp filter: stops at the calls of the table, at no others.
 
 use libc::sock_filter;
 
@@ -25,7 +25,7 @@ pub(super) fn program() -> Vec<sock_filter> {
     program
 }
 
-/// A binary search: the filter runs at every call of the program.
+/// Adds a binary search of the numbers: the filter runs at every call of the program.
 fn search(program: &mut Vec<sock_filter>, numbers: &[u32]) {
     if numbers.len() <= 4 {
         for (index, nr) in numbers.iter().enumerate() {
@@ -53,7 +53,7 @@ fn op(code: u16, jt: u8, jf: u8, k: u32) -> sock_filter {
 mod tests {
     use super::*;
 
-    /// What the kernel would answer.
+    /// Runs a filter program as the kernel would.
     fn run(program: &[sock_filter], nr: u32) -> u32 {
         let mut at = 0;
         loop {

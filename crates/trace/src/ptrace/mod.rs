@@ -29,7 +29,7 @@ use tracee::{Mounts, Tracee};
 
 /// Marks the stops at the end of a call (ptrace(2), PTRACE_O_TRACESYSGOOD).
 const SYSCALL_STOP: i32 = libc::SIGTRAP | 0x80;
-/// `AUDIT_ARCH_X86_64`.
+/// The architecture of a 64-bit call, `AUDIT_ARCH_X86_64`.
 const ARCH_X86_64: u32 = 0xc000_003e;
 
 const LIMITS: [&str; 3] = [
@@ -74,7 +74,7 @@ pub fn run(argv: &[OsString], targets: &[Target], budget: Option<Duration>) -> R
     })
 }
 
-/// In the child, between fork and exec.
+/// Installs the seccomp filter, in the child between fork and exec.
 fn install(header: &libc::sock_fprog) -> io::Result<()> {
     // SAFETY: the filter outlives the call; only integers otherwise.
     unsafe {
@@ -223,7 +223,8 @@ impl Tracer {
         resume(request, tid, delivered);
     }
 
-    /// Another thread than the first may execute: it takes over the number of the first.
+    /// Notes that a thread has executed a program. It may be another one than the first, whose
+    /// number it takes over.
     fn executed(&mut self, tid: i32) {
         let mut former: libc::c_ulong = 0;
         // SAFETY: the kernel writes one long.
@@ -293,7 +294,7 @@ impl Tracer {
         }
     }
 
-    /// io_submit begins: its blocks, as the calls that they stand for.
+    /// Notes the blocks of io_submit, which begins, as the calls that they stand for.
     fn submit(&mut self, tracee: Tracee, args: &[u64; 6]) {
         let process = tracee.process();
         for address in aio::addresses(tracee, args) {
@@ -303,7 +304,8 @@ impl Tracer {
         }
     }
 
-    /// io_submit has ended: blocks that it did not take are forgotten; an error is that of the first.
+    /// Forgets the blocks that io_submit, which has ended, did not take; an error is that of the
+    /// first.
     fn settle(&mut self, tracee: Tracee, args: &[u64; 6], result: i64) {
         let process = tracee.process();
         let taken = usize::try_from(result).unwrap_or(0);
@@ -325,7 +327,7 @@ impl Tracer {
         }
     }
 
-    /// Codes of the arguments, and which file systems they concern.
+    /// Reads the codes of the arguments, and which file systems they concern.
     fn read(&mut self, tracee: Tracee, call: &Call, args: &[u64; 6]) -> ([u32; SLOTS_MAX], Touch) {
         let mut slots = [0; SLOTS_MAX];
         let mut operands = Operands { dirfd: AT_FDCWD, paths: 0, touch: None };
@@ -406,7 +408,7 @@ impl Tracer {
     }
 }
 
-/// What has been said about files so far.
+/// The operands of a call that were read so far.
 struct Operands {
     dirfd: i32,
     paths: u8,
@@ -419,7 +421,7 @@ impl Operands {
     }
 }
 
-/// One operand inside is enough; a bad one matters only if there is no other.
+/// Combines two operands: one inside is enough; a bad one matters only if there is no other.
 fn either(a: Touch, b: Touch) -> Touch {
     let order = [Touch::Inside, Touch::Unresolved, Touch::Outside];
     order.into_iter().find(|touch| *touch == a || *touch == b).unwrap_or(Touch::Nothing)
@@ -447,7 +449,8 @@ fn field(tracee: Tracee, address: u64, offset: u8, bytes: u8) -> Option<u64> {
     (address != 0 && read == bytes).then(|| u64::from_le_bytes(buffer))
 }
 
-/// openat2(2): RESOLVE_NO_XDEV, RESOLVE_BENEATH, RESOLVE_IN_ROOT.
+/// Flags of openat2(2) that keep a call below its base: RESOLVE_NO_XDEV, RESOLVE_BENEATH,
+/// RESOLVE_IN_ROOT.
 const RESOLVE_CONFINED: u64 = 0x01 | 0x08 | 0x10;
 const RESOLVE_NO_SYMLINKS: u64 = 0x04;
 const O_NOFOLLOW: u64 = 0o400_000;
@@ -476,7 +479,7 @@ fn last_component(tracee: Tracee, call: &Call, args: &[u64; 6], path: u8) -> Las
     }
 }
 
-/// Memory without a file is no matter of file systems.
+/// Whether a call maps memory without a file, which concerns no file system.
 fn is_anonymous(call: &Call, args: &[u64; 6]) -> bool {
     call.name == "mmap" && args[3] & libc::MAP_ANONYMOUS as u64 != 0
 }
@@ -495,7 +498,7 @@ fn syscall_info(tid: i32) -> Option<libc::ptrace_syscall_info> {
     }
 }
 
-/// A thread that has just been killed cannot be resumed; its end will be told.
+/// Resumes a thread. One that has just been killed cannot be resumed; its end will be reported.
 fn resume(request: libc::c_uint, tid: i32, signal: i32) {
     // SAFETY: integers only.
     unsafe { libc::ptrace(request, tid, 0, signal) };

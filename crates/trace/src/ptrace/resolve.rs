@@ -1,4 +1,4 @@
-//! Which file system a path of a stopped thread leads to, found out from outside.
+//! Finds the file system that a path of a stopped thread leads to, from outside of the thread.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -9,17 +9,19 @@ use super::tracee::{Mounts, Tracee, open_below, open_place, read_link};
 use crate::sample::{AT_FDCWD, Touch};
 use crate::target;
 
-/// As many as the kernel follows (MAXSYMLINKS of its `include/linux/namei.h`).
+/// Symbolic links that are followed: as many as the kernel follows (MAXSYMLINKS of its
+/// `include/linux/namei.h`).
 const LINKS_MAX: usize = 40;
 
-/// How the last component is treated.
+/// The treatment of the last component of a path by a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Last {
-    /// A symbolic link is followed.
+    /// Whether a symbolic link is followed.
     pub(super) follow: bool,
-    /// It is only a name in its directory.
+    /// Whether it is only a name in its directory.
     pub(super) parent: bool,
-    /// The call may not leave the base (openat2(2)): what it cannot reach belongs to the base.
+    /// Whether the call may not leave the base (openat2(2)): what it cannot reach belongs to the
+    /// base.
     pub(super) confined: bool,
 }
 
@@ -65,7 +67,7 @@ fn touch_mount(tracee: Tracee, mounts: &mut Mounts, id: Option<u64>) -> Touch {
     }
 }
 
-/// Where to start and what to walk so that we come where the thread would: its root may be another
+/// Chooses a start and a path so that we arrive where the thread would: its root may be another
 /// one, and `/proc/self` is not the same for us.
 fn seen_from_here(
     tracee: Tracee,
@@ -91,7 +93,7 @@ fn seen_from_here(
     }
 }
 
-/// `/proc/self` and what leads there, as the thread would see it.
+/// Replaces `/proc/self` and what leads there by what the thread would see.
 fn without_self(tracee: Tracee, path: &[u8]) -> Vec<u8> {
     let process = tracee.process();
     let replaced = [
@@ -107,7 +109,7 @@ fn without_self(tracee: Tracee, path: &[u8]) -> Vec<u8> {
     path.to_vec()
 }
 
-/// The mount where a path ends or where the walk fails.
+/// Finds the mount where a path ends or where the walk fails.
 fn walk(start: &OwnedFd, mut path: Vec<u8>, last: Last, in_root: bool) -> Option<u64> {
     if last.parent {
         let (dir, _) = split(&path);
@@ -137,7 +139,7 @@ fn walk(start: &OwnedFd, mut path: Vec<u8>, last: Last, in_root: bool) -> Option
     None
 }
 
-/// Directory and last component; the directory of a single name is ".".
+/// Splits a path into directory and last component; the directory of a single name is ".".
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
     let start = path[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);

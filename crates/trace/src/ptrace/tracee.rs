@@ -1,4 +1,4 @@
-//! What `/proc` and the memory of a stopped thread say about it.
+//! Reads `/proc` and the memory of a stopped thread.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -21,7 +21,7 @@ impl Tracee {
         PathBuf::from(format!("/proc/{}/{what}", self.tid))
     }
 
-    /// Bytes at an address: as many as can be read.
+    /// Reads bytes at an address: as many as can be read.
     pub(super) fn read(self, address: u64, buffer: &mut [u8]) -> usize {
         let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
         let remote = libc::iovec { iov_base: address as *mut _, iov_len: buffer.len() };
@@ -32,7 +32,7 @@ impl Tracee {
         usize::try_from(read).unwrap_or(0)
     }
 
-    /// A text that ends with NUL or is too long for a path; `None` if it cannot be read.
+    /// Reads a text that ends with NUL or is too long for a path; `None` if it cannot be read.
     pub(super) fn text(self, address: u64) -> Option<Vec<u8>> {
         let mut text = vec![0; TEXT_BYTES_MAX + 1];
         let mut have = 0;
@@ -89,11 +89,11 @@ impl Tracee {
     }
 }
 
-/// Which mounts belong to the watched file systems.
+/// The mounts that belong to the watched file systems.
 #[derive(Debug)]
 pub(super) struct Mounts {
     targets: Vec<Target>,
-    /// Mount identifier → is it one of the watched.
+    /// Whether each mount identifier is one of the watched.
     known: HashMap<u64, bool>,
 }
 
@@ -102,8 +102,8 @@ impl Mounts {
         Mounts { targets: targets.to_vec(), known: HashMap::new() }
     }
 
-    /// A mount was made or went: nothing that was known is certain, and a watched mount point may
-    /// have another file system now.
+    /// Forgets what is known, since a mount was made or went: a watched mount point may have
+    /// another file system now.
     pub(super) fn changed(&mut self) {
         self.known.clear();
         for target in self.targets.iter_mut().filter(|target| target.is_mount_point) {
@@ -165,7 +165,7 @@ pub(super) fn open_below(
     }
 }
 
-/// What a symbolic link says.
+/// Reads the text of a symbolic link.
 pub(super) fn read_link(base: &OwnedFd, name: &[u8]) -> Option<Vec<u8>> {
     let name = CString::new(name).ok()?;
     let mut target = vec![0; TEXT_BYTES_MAX];

@@ -4,22 +4,22 @@ use serde::{Deserialize, Serialize};
 
 use super::{CallReport, PlaceReport, Report};
 
-/// How many are told.
-const TOLD_MAX: usize = 10;
+/// Number of holes in a report.
+const HOLES_MAX: usize = 10;
 
-/// Something that no test does.
+/// Inputs or outputs that no test exercises.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hole {
-    /// In words.
+    /// The hole in words.
     pub words: String,
-    /// What to add.
+    /// An example of a call that would fill it.
     pub add: String,
-    /// The partitions, by their names on the command line.
+    /// The partitions of the hole, by their names on the command line.
     pub partitions: Vec<String>,
 }
 
-/// How a call and an argument are said: (call, argument, "no test ever …", example).
-const SAYINGS: &[(&str, &str, &str, &str)] = &[
+/// Phrases for a call and an argument: (call, argument, "no test ever …", example).
+const PHRASES: &[(&str, &str, &str, &str)] = &[
     ("truncate", "length", "truncates to a size", "ftruncate(fd, {})"),
     ("write", "count", "writes a number of bytes", "write(fd, buffer, {})"),
     ("write", "offset", "writes at an offset", "pwrite(fd, buffer, n, {})"),
@@ -42,11 +42,11 @@ const SAYINGS: &[(&str, &str, &str, &str)] = &[
     ("mmap", "flags", "maps with", "mmap(NULL, n, PROT_READ, {}, fd, 0)"),
 ];
 
-/// Whole calls and arguments that were never used weigh less than holes in what a tool does use: it may
-/// not be about them.
-const WEIGHT_OF_WHAT_IS_NEVER_USED: usize = 4;
+/// Divides the weight of whole calls and arguments that were never used: they weigh less than holes in
+/// what a tool does use, because the tool may not be about them.
+const NEVER_USED_DIVISOR: usize = 4;
 
-/// From here on amounts do not make a hole larger: files end before (ext4: 2⁴⁴ bytes).
+/// Powers of amounts from here on do not make a hole larger: files end before (ext4: 2⁴⁴ bytes).
 const POWER_OF_INTEREST_MAX: u32 = 44;
 
 /// The largest holes: neighbouring partitions count as one hole.
@@ -59,18 +59,18 @@ pub fn holes(report: &Report) -> Vec<Hole> {
         }
         if call.calls == 0 {
             let hole = never_called(base, call);
-            found.push((weight(&hole) / WEIGHT_OF_WHAT_IS_NEVER_USED, hole));
+            found.push((weight(&hole) / NEVER_USED_DIVISOR, hole));
             continue;
         }
         for (arg, place) in &call.args {
-            let less = if place.tally.hit == 0 { WEIGHT_OF_WHAT_IS_NEVER_USED } else { 1 };
+            let divisor = if place.tally.hit == 0 { NEVER_USED_DIVISOR } else { 1 };
             let holes = in_argument(base, arg, place);
-            found.extend(holes.map(|hole| (weight(&hole) / less, hole)));
+            found.extend(holes.map(|hole| (weight(&hole) / divisor, hole)));
         }
         found.extend(in_output(base, &call.output).map(|hole| (weight(&hole), hole)));
     }
     found.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.words.cmp(&b.1.words)));
-    found.into_iter().take(TOLD_MAX).map(|(_, hole)| hole).collect()
+    found.into_iter().take(HOLES_MAX).map(|(_, hole)| hole).collect()
 }
 
 fn weight(hole: &Hole) -> usize {
@@ -125,9 +125,9 @@ fn in_argument(base: &str, arg: &str, place: &PlaceReport) -> impl Iterator<Item
 }
 
 fn argument_hole(base: &str, arg: &str, place: &PlaceReport, names: &[&str]) -> Hole {
-    let saying = SAYINGS.iter().find(|(call, name, ..)| *call == base && *name == arg);
+    let phrase = PHRASES.iter().find(|(call, name, ..)| *call == base && *name == arg);
     let general = format!("calls {base} with {arg}");
-    let verb = saying.map_or(general.as_str(), |saying| saying.2);
+    let verb = phrase.map_or(general.as_str(), |phrase| phrase.2);
     let (first, last) = (names.first().copied(), names.last().copied());
     let (what, example) = match (first.and_then(power), last.and_then(power)) {
         (Some(low), Some(high)) => {
@@ -138,7 +138,7 @@ fn argument_hole(base: &str, arg: &str, place: &PlaceReport, names: &[&str]) -> 
         _ if names == ["<0"] => ("below 0".to_owned(), "-1".to_owned()),
         _ => (names.join(", "), names[0].to_owned()),
     };
-    let add = match saying {
+    let add = match phrase {
         Some((.., example_call)) => example_call.replace("{}", &example),
         None => format!("{base}(2) with {arg} {example}"),
     };

@@ -23,24 +23,24 @@ pub use unreachable::Unreachable;
 /// The version of the format; readers refuse others.
 pub const VERSION: u32 = 1;
 
-/// Coverage of one run.
+/// The coverage of one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// [`VERSION`].
+    /// The version of the format: [`VERSION`].
     pub fathom_cover: u32,
-    /// What was run or read.
+    /// The command that was run or the logs that were read.
     pub title: String,
-    /// Who watched: `bpf`, `stream`, `ptrace`, or the kind of log.
+    /// The tracer: `bpf`, `stream`, `ptrace`, or the kind of log.
     pub tracer: String,
-    /// What the tracer could not see.
+    /// Limits of the tracer in this run: what it could not see.
     pub limits: Vec<String>,
-    /// What was watched.
+    /// The watched file systems.
     pub mounts: Vec<Watched>,
-    /// How the command ended.
+    /// The end of the command.
     pub ended: Option<Ended>,
     /// Seconds that it ran.
     pub seconds: f64,
-    /// `powers` or `boundaries`.
+    /// The granularity of amounts: `powers` or `boundaries`.
     pub amounts: String,
     /// Whether results are known (logs of inputs have none).
     pub has_outputs: bool,
@@ -52,17 +52,17 @@ pub struct Report {
     pub unresolved: u64,
     /// Calls attributed to the last directory that was known.
     pub guessed: u64,
-    /// Exercised partitions.
+    /// Number of exercised partitions.
     pub partitions_hit: usize,
-    /// Reachable partitions.
+    /// Number of reachable partitions.
     pub partitions_total: usize,
-    /// Partitions left out of the total.
+    /// Number of partitions left out of the total.
     pub partitions_unreachable: usize,
-    /// Pairs of flags that met.
+    /// Number of pairs of flags that met.
     pub pairs_hit: usize,
-    /// Pairs of flags that can meet.
+    /// Number of pairs of flags that can meet.
     pub pairs_total: usize,
-    /// The same by how far from everyday use a call is.
+    /// Exercised and reachable partitions by scope: how far from everyday use a call is.
     pub scopes: BTreeMap<String, Tally>,
     /// Every family of calls.
     pub bases: BTreeMap<String, CallReport>,
@@ -75,44 +75,44 @@ pub struct Report {
 /// A watched file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watched {
-    /// Where.
+    /// Its mount point.
     pub path: String,
     /// Its type.
     pub kind: String,
 }
 
-/// Hit and total.
+/// Exercised and reachable partitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Exercised.
+    /// Number of exercised ones.
     pub hit: usize,
-    /// Reachable.
+    /// Number of reachable ones.
     pub total: usize,
 }
 
 /// One family of calls.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CallReport {
-    /// How far from everyday use.
+    /// Its distance from everyday use.
     pub scope: String,
-    /// How often it was called.
+    /// Number of calls.
     pub calls: u64,
-    /// By which of its system calls.
+    /// Number of calls by system call.
     pub variants: BTreeMap<String, u64>,
-    /// Exercised partitions of arguments and results.
+    /// Number of exercised partitions of arguments and results.
     pub partitions_hit: usize,
-    /// Reachable ones.
+    /// Number of reachable partitions of arguments and results.
     pub partitions_total: usize,
-    /// The arguments.
+    /// The partitions of its arguments.
     pub args: BTreeMap<String, PlaceReport>,
-    /// The results.
+    /// The partitions of its results.
     pub output: PlaceReport,
 }
 
 /// One argument, or the result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PlaceReport {
-    /// `bitmask`, `numeric`, `categorical`, `identifier`, `pointer` or `output`.
+    /// The kind: `bitmask`, `numeric`, `categorical`, `identifier`, `pointer` or `output`.
     pub kind: String,
     /// Exercised and reachable partitions.
     #[serde(flatten)]
@@ -131,18 +131,18 @@ pub struct PlaceReport {
 pub struct Bucket {
     /// Its name.
     pub name: String,
-    /// How often it was exercised.
+    /// Number of calls that exercised it.
     pub count: u64,
-    /// Why it cannot be.
+    /// The reason why it cannot be exercised.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub unreachable: Option<String>,
-    /// No manual page mentions it; it does not count in the totals.
+    /// Whether no manual page mentions it: then it does not count in the totals.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub undocumented: bool,
 }
 
 impl Bucket {
-    /// Whether the totals have it.
+    /// Whether it counts in the totals.
     pub fn counts(&self) -> bool {
         !self.undocumented && (self.unreachable.is_none() || self.count > 0)
     }
@@ -151,14 +151,14 @@ impl Bucket {
 /// Pairs of flags of one argument.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Pairs {
-    /// Exercised and possible ones.
+    /// Exercised and possible pairs.
     #[serde(flatten)]
     pub tally: Tally,
     /// The exercised ones (`A|B`) with their counts.
     pub counts: BTreeMap<String, u64>,
 }
 
-/// `CALL.ARGUMENT.NAME`, `CALL.output.NAME`: how a partition is named on the command line.
+/// Names a partition as on the command line: `CALL.ARGUMENT.NAME`, `CALL.output.NAME`.
 pub fn partition_id(hit: &Hit) -> String {
     match hit.place {
         Place::Arg(arg) => format!("{}.{arg}.{}", hit.base, hit.partition),
@@ -235,7 +235,7 @@ impl Report {
         self
     }
 
-    /// Hit partitions of the reachable ones, 0 to 1.
+    /// The share of the reachable partitions that were hit, 0 to 1.
     pub fn completeness(&self) -> f64 {
         ratio(self.partitions_hit, self.partitions_total)
     }
@@ -314,7 +314,7 @@ impl Report {
     }
 }
 
-/// A share, 0 of nothing.
+/// The share of `hit` in `total`, 0 if `total` is 0.
 pub fn ratio(hit: usize, total: usize) -> f64 {
     if total == 0 { 0.0 } else { hit as f64 / total as f64 }
 }
@@ -375,7 +375,7 @@ fn place_report(kind: &str, partitions: Vec<Bucket>) -> PlaceReport {
     }
 }
 
-/// Standard deviation over mean; `None` if nothing was counted.
+/// Computes the standard deviation over the mean; `None` if nothing was counted.
 fn variation(counts: &[u64]) -> Option<f64> {
     let n = counts.len() as f64;
     let mean = counts.iter().sum::<u64>() as f64 / n;
@@ -413,7 +413,7 @@ mod tests {
     use crate::layout::{self, SLOTS_MAX, index_of};
     use crate::sample::{Raw, Sample, encode};
 
-    /// Ten writes of 4096 bytes, of which one fails, and one bad close.
+    /// A run of ten writes of 4096 bytes, of which one fails, and one bad close.
     fn traced() -> Traced {
         let mut traced = Traced { tracer: "test".to_owned(), ..Traced::default() };
         let write = index_of("write").unwrap();

@@ -19,31 +19,31 @@ struct Rule {
 }
 
 impl Unreachable {
-    /// What is so on every machine.
+    /// The rules that hold on every machine.
     pub fn standard() -> Unreachable {
         Unreachable::parse(include_str!("../../data/unreachable.toml"))
             .expect("a test parses this very file")
     }
 
-    /// Rules of a file.
+    /// Reads the rules of a file.
     pub fn parse(text: &str) -> Result<Unreachable> {
         toml::from_str(text).map_err(|error| TraceError::Data(error.to_string()))
     }
 
-    /// Rules of another file in addition.
+    /// Adds the rules of another file.
     pub fn extend(&mut self, other: Unreachable) {
         self.rules.extend(other.rules);
     }
 
-    /// Why a partition (`CALL.ARGUMENT.NAME`) cannot be reached, if so.
+    /// The reason why a partition (`CALL.ARGUMENT.NAME`) cannot be reached, if it cannot.
     pub fn reason(&self, partition: &str) -> Option<&str> {
         let rule = |rule: &&Rule| matches(rule.partition.as_bytes(), partition.as_bytes());
         self.rules.iter().find(rule).map(|rule| rule.reason.as_str())
     }
 }
 
-/// `*` is any text; `[a-b]` with single characters is a range. Any other `[` is itself: intervals
-/// have it in their names.
+/// Whether a pattern matches: `*` is any text; `[a-b]` with single characters is a range. Any other
+/// `[` is itself: intervals have it in their names.
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
     match (pattern, text) {
         ([], _) => text.is_empty(),

@@ -1,5 +1,5 @@
-//! Where paths lead, as the events so far say: links that were made and removed, mounts. What no event
-//! has touched is looked up where it is.
+//! Resolves paths as the events so far say: links that were made and removed, mounts. What no event
+//! has touched is looked up on the machine.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;
@@ -19,39 +19,39 @@ const MOUNTINFO: &str = "/proc/self/mountinfo";
 /// Links that are followed before the kernel gives up (path_resolution(7)).
 const LINKS_MAX: u32 = 40;
 
-/// mount(2).
+/// Flags of mount(2).
 const MS_BIND: u64 = 4096;
 const MS_MOVE: u64 = 8192;
 const MS_REMOUNT: u64 = 32;
-/// MS_UNBINDABLE, MS_PRIVATE, MS_SLAVE, MS_SHARED.
+/// The propagation flags MS_UNBINDABLE, MS_PRIVATE, MS_SLAVE and MS_SHARED.
 const MS_PROPAGATION: u64 = 0b1111 << 17;
-/// renameat2(2).
+/// Flag of renameat2(2).
 const RENAME_EXCHANGE: u64 = 2;
 
-/// How the last component is treated.
+/// The treatment of the last component of a path by a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Last {
-    /// A symbolic link there is followed.
+    /// Whether a symbolic link there is followed.
     pub(super) follow: bool,
-    /// It is only a name in its directory.
+    /// Whether it is only a name in its directory.
     pub(super) parent: bool,
-    /// No link is followed anywhere.
+    /// Whether no link is followed anywhere.
     pub(super) no_links: bool,
-    /// The call said that something does not exist or is no directory.
+    /// Whether the call said that something does not exist or is no directory.
     pub(super) missing: bool,
 }
 
-/// Where a path ends.
+/// The end of a resolved path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct End {
-    /// The place that decides whose call it is.
+    /// The place whose file system the call concerns.
     pub(super) at: Place,
     /// A name there that is only a name, or that of a link that is not followed; else empty.
     last: Vec<u8>,
 }
 
 impl End {
-    /// With the last name.
+    /// The whole place, with the last name.
     fn whole(&self) -> Place {
         let mut place = self.at.clone();
         if !self.last.is_empty() {
@@ -61,13 +61,14 @@ impl End {
     }
 }
 
-/// The names of the machine.
+/// The mounts and symbolic links of the machine, as far as events have told of them.
 pub(super) struct Names {
     /// Devices of the watched file systems.
     watched: Vec<String>,
     /// Devices by mount point; the last one is on top.
     mounts: BTreeMap<Place, Vec<String>>,
-    /// What the events say of a name: the text of a link, or that it is none.
+    /// For each name that an event touched: the text of the link that it is, or `None` if it is no
+    /// link.
     links: BTreeMap<Place, Option<Vec<u8>>>,
 }
 
@@ -81,7 +82,7 @@ impl Names {
         Ok(Names { watched, mounts, links: BTreeMap::new() })
     }
 
-    /// Takes the mounts as they are now.
+    /// Reads the mounts as they are now.
     pub(super) fn look_at_mounts(&mut self) {
         if let Ok(mounts) = mounts_now() {
             self.mounts = mounts;
@@ -98,7 +99,7 @@ impl Names {
         above.filter_map(|point| self.mounts.get(point)?.last()).next()
     }
 
-    /// Where a path ends, or where the kernel stopped.
+    /// Resolves a path to its end, or to where the kernel stopped.
     pub(super) fn resolve(
         &self,
         root: &Place,
@@ -151,7 +152,7 @@ impl Names {
         end(at, Vec::new())
     }
 
-    /// The text of a symbolic link.
+    /// Reads the text of a symbolic link.
     fn link(&self, place: &Place, (pid, tid): (u32, u32)) -> Option<Vec<u8>> {
         let proc = |name: &[u8]| matches!(place.as_slice(), [a, b] if a == b"proc" && b == name);
         if proc(b"self") {
@@ -168,7 +169,7 @@ impl Names {
         }
     }
 
-    /// A call has succeeded: what later paths must know of it. `text` is what a new link says.
+    /// Notes what later paths must know of a call that succeeded. `text` is what a new link says.
     pub(super) fn learn(&mut self, call: &str, ends: &[Option<End>; 2], text: &[u8], flags: u64) {
         match (call, ends) {
             ("symlink" | "symlinkat", [Some(link), _]) => {
@@ -198,7 +199,7 @@ impl Names {
         }
     }
 
-    /// What is known of a name and of everything below it.
+    /// Removes and returns what is known of a name and of everything below it.
     fn take_below(&mut self, place: &Place) -> Vec<(Place, Option<Vec<u8>>)> {
         let below = |known: &&Place| known.starts_with(place);
         let all: Vec<Place> = self.links.keys().filter(below).cloned().collect();
