@@ -30,14 +30,14 @@ pub(crate) enum Name {
     Cover,
 }
 
-/// What is compared with in `bench cover`. Only here: CI does not measure.
+/// Programs that `bench cover` compares with. Only here: CI does not measure.
 const COVER: &[Package] = &[
     ("mkfs.ext4", "e2fsprogs", "nothing is measured"),
     ("strace", "strace", "its column is empty"),
     ("bpftrace", "bpftrace", "its column is empty"),
 ];
 
-/// What is compared with in `bench designs`.
+/// Programs that `bench designs` compares with.
 const DESIGNS: &[Package] = &[
     ("spin", "spin", "nothing is compared with SPIN"),
     ("gcc", "gcc", "nothing is compared with SPIN"),

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell;
 
-/// The first that is installed is used; any of them makes an object that works.
+/// Compilers, of which the first that is installed is used; any of them makes an object that works.
 const COMPILERS: [&str; 3] = ["clang-16", "clang-19", "clang"];
 
 pub(crate) fn run() -> Result<()> {

@@ -23,7 +23,7 @@ pub(crate) enum Name {
     Kills,
 }
 
-/// What `campaign kills` asks of the test.
+/// Number of runs that `campaign kills` asks of the test.
 const KILLS: &str = "200";
 
 /// Runs one campaign with the release binary.
@@ -47,7 +47,7 @@ fn findings() -> std::path::PathBuf {
     std::env::temp_dir().join(format!("fathom-campaign-{}", std::process::id()))
 }
 
-/// The release binary.
+/// The path of the release binary.
 fn program() -> std::path::PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| shell::root().join("target"), std::path::PathBuf::from);
@@ -68,35 +68,36 @@ fn fathom(args: &[&str]) -> Result<(Option<i32>, Value)> {
     Ok((output.status.code(), report))
 }
 
-/// What takes part in the campaign `kernel`.
+/// File systems of the campaign `kernel`.
 const KERNEL: [&str; 6] = ["ext4", "xfs", "btrfs", "ext2", "tmpfs", "overlay"];
 
-/// How each of them is explored: the share of its time, and what else is said.
-const WAYS: [(&str, &[&str]); 3] = [
+/// Strategies with which each of them is explored, with their further arguments.
+const STRATEGIES: [(&str, &[&str]); 3] = [
     ("tour", &["--remount", "every 500", "--fsck", "5000"]),
     ("walk", &["--fsck", "20000"]),
     ("dfs", &["--depth", "60", "--fsck", "2000"]),
 ];
 
 fn kernel(minutes: u64) -> Result<()> {
-    let budget = format!("{}s", (minutes * 60 / (KERNEL.len() * WAYS.len()) as u64).max(1));
+    let budget = format!("{}s", (minutes * 60 / (KERNEL.len() * STRATEGIES.len()) as u64).max(1));
     let mut accused = Vec::new();
     let (mut ops_all, mut states_all) = (0, 0);
     println!(
         "{:8} {:5} {:>10} {:>8} {:>9} {:>8} {:>6} {:>8}  goals",
         "subject", "way", "ops", "ops/s", "states", "remounts", "fscks", "findings"
     );
-    for (subject, (way, args)) in
-        KERNEL.iter().flat_map(|subject| WAYS.iter().map(move |way| (subject, way)))
+    for (subject, (strategy, args)) in
+        KERNEL.iter().flat_map(|subject| STRATEGIES.iter().map(move |strategy| (subject, strategy)))
     {
-        let mut all = vec!["check", subject, "--strategy", way, "--budget", &budget, "--seed", "1"];
+        let mut all =
+            vec!["check", subject, "--strategy", strategy, "--budget", &budget, "--seed", "1"];
         all.extend(*args);
         let (code, report) = fathom(&all)?;
         let number = |field: &str| report[field].as_u64().unwrap_or(0);
         let seconds = report["seconds"].as_f64().unwrap_or(f64::INFINITY);
         let missing = report["goals"]["missing"].as_array().map_or(0, Vec::len);
         println!(
-            "{subject:8} {way:5} {:>10} {:>8.0} {:>9} {:>8} {:>6} {:>8}  {} of {}",
+            "{subject:8} {strategy:5} {:>10} {:>8.0} {:>9} {:>8} {:>6} {:>8}  {} of {}",
             number("ops"),
             number("ops") as f64 / seconds,
             number("states"),
@@ -114,7 +115,7 @@ fn kernel(minutes: u64) -> Result<()> {
         ops_all += number("ops");
         states_all += number("states");
         if code != Some(0) {
-            accused.push(format!("{subject} {way}: {}", report["findings"]));
+            accused.push(format!("{subject} {strategy}: {}", report["findings"]));
         }
     }
     println!("total: {ops_all} operations, {states_all} states");
@@ -152,11 +153,11 @@ fn hosts() -> Result<()> {
     Ok(())
 }
 
-/// In how many ways a mutant is served.
+/// Ways in which a mutant is served.
 const SERVED: [&str; 3] = ["model", "reffs", "fuse"];
 
-/// The subject with a mutant, or without. The third is a daemon like any other: it keeps its volume
-/// in a file, so that it can be stopped and started again.
+/// Makes the subject with a mutant, or without. The third way is a daemon like any other: it keeps
+/// its volume in a file, so that it can be stopped and started again.
 fn served(by: &str, mutant: Option<&str>) -> Result<String> {
     let bug = mutant.map(|name| format!(":{name}")).unwrap_or_default();
     if by != "fuse" {

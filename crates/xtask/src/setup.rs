@@ -1,4 +1,4 @@
-//! What tests and benches need from Debian, and how it gets there.
+//! Finds and installs the Debian packages that tests and benches need.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,10 +7,10 @@ use anyhow::{Context, Result};
 
 use crate::shell;
 
-/// The one thing that is no program: a library, with the headers that belong to it.
+/// The one need that is no program: a library, with the headers that belong to it.
 const LIBCLANG: &str = "libclang";
 
-/// A program, the package that brings it, what is skipped without it.
+/// A program, the package that brings it, and the consequence of its absence.
 pub(crate) type Package = (&'static str, &'static str, &'static str);
 
 const PACKAGES: &[Package] = &[
@@ -28,7 +28,7 @@ const PACKAGES: &[Package] = &[
     (LIBCLANG, "libclang-dev", "littlefs in C is not built and not tested"),
 ];
 
-/// Packages whose program is missing.
+/// Lists the packages whose program is missing.
 fn missing(wanted: &[Package]) -> Vec<&Package> {
     wanted.iter().filter(|(program, ..)| !is_here(program)).collect()
 }
@@ -49,7 +49,7 @@ pub(crate) fn has_libclang() -> bool {
         .any(|dir| dir.join("libclang.so").exists())
 }
 
-/// What the tests need.
+/// Installs or names the packages that the tests need.
 pub(crate) fn run() -> Result<()> {
     if missing(PACKAGES).is_empty() {
         println!("setup: all {} programs are here", PACKAGES.len());

@@ -1,17 +1,17 @@
-//! Running other programs from the workspace root.
+//! Runs other programs from the workspace root.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// The root of the workspace.
+/// The path of the root of the workspace.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).expect("xtask is in crates/xtask").to_owned()
 }
 
-/// `cargo` as it was called to run us, in the workspace root.
+/// Makes a command that runs the `cargo` that runs us, in the workspace root.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
@@ -27,7 +27,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Standard output of a command that must succeed.
+/// Returns the standard output of a command that must succeed.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stderr(Stdio::inherit())
@@ -39,7 +39,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The command as a person would type it.
+/// Shows a command as a person would type it.
 pub(crate) fn show(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")

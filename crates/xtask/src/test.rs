@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that must hold before a change lands.
+//! `cargo xtask test`: runs everything that must hold before a change lands.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -27,7 +27,8 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// The features of library file systems that are not built by default, as far as they can be built here.
+/// Lists the features of library file systems that are not built by default, as far as they can be
+/// built here.
 fn library_features(skipped: &mut BTreeSet<String>) -> String {
     let mut features = "fatfs,redoxfs,rsext4".to_owned();
     if setup::has_libclang() {
@@ -38,7 +39,7 @@ fn library_features(skipped: &mut BTreeSet<String>) -> String {
     features
 }
 
-/// Formatting and clippy, where the toolchain has them.
+/// Checks formatting and runs clippy, where the toolchain has them.
 fn lint(libraries: &str, skipped: &mut BTreeSet<String>) -> Result<()> {
     if shell::output(shell::cargo().args(["fmt", "--version"])).is_ok() {
         shell::run(shell::cargo().args(["fmt", "--all", "--check"]))?;
@@ -56,7 +57,8 @@ fn lint(libraries: &str, skipped: &mut BTreeSet<String>) -> Result<()> {
     Ok(())
 }
 
-/// Licences, sources and duplicate versions; advisories need a network and stay out of the tests.
+/// Checks licences, sources and duplicate versions; advisories need a network and stay out of the
+/// tests.
 fn deny(skipped: &mut BTreeSet<String>) -> Result<()> {
     if !shell::has_program("cargo-deny") {
         skipped.insert("SKIP deny: cargo-deny is not installed (cargo install cargo-deny)".into());
