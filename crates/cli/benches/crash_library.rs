@@ -5,27 +5,16 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::time::Duration;
 
-use fathom_engine::crash::run::{CrashObserver, Sample};
-use fathom_engine::crash::{Cause, CrashConfig, CrashPlan, crash, quiet_panics};
+use fathom_engine::Silent;
+use fathom_engine::crash::{CrashConfig, CrashPlan, crash, quiet_panics};
 use fathom_engine::search::Strategy;
 use fathom_subjects::library;
 use support::{Summary, compare, measured_as_child};
 
 /// Time for each subject and treatment.
 const BUDGET: Duration = Duration::from_secs(5);
-
-struct Nobody;
-
-impl CrashObserver for Nobody {
-    fn progress(&mut self, _: &Sample) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
-
-    fn investigating(&mut self, _: &Cause) {}
-}
 
 /// Distinct images per second on one core.
 fn images_per_second(known: &library::Known, probe: bool) -> f64 {
@@ -43,8 +32,9 @@ fn images_per_second(known: &library::Known, probe: bool) -> f64 {
         checkpoint_every: BUDGET,
         shrink_budget: Duration::from_millis(1),
         labels: BTreeMap::new(),
+        group: false,
     };
-    let report = crash(&*subject, &plan, &mut Nobody).expect("the check runs");
+    let report = crash(&*subject, &plan, &mut Silent).expect("the check runs");
     report.crash_images as f64 / report.search.elapsed.as_secs_f64()
 }
 

@@ -8,13 +8,15 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use fathom_engine::{Remounts, RestorePolicy, Strategy};
 
 use crate::cover::args::CoverArgs;
+use crate::progress::KnownArgs;
 
 /// Finds bugs in file systems.
 #[derive(Debug, Parser)]
 #[command(
     version,
     about,
-    after_help = "Exit codes: 0 nothing found, 1 something found, 2 the arguments or the harness failed.\n\
+    after_help = "Exit codes: 0 nothing found or only known findings, 1 something found, 2 the arguments or the\n\
+                  harness failed, or it was interrupted with nothing found.\n\
                   Without a command: `fathom crash littlefs`, told for people; no root, nothing installed.",
     args_conflicts_with_subcommands = false,
     disable_help_subcommand = true
@@ -53,6 +55,8 @@ pub(crate) enum Command {
     Mount(MountArgs),
     /// Save and restore the whole state of a served reference file system
     Snapshot(SnapshotArgs),
+    /// Findings that are known: counted, not reported
+    Known(KnownCommand),
     /// Show a run that was made earlier: as text, as an HTML page, as JSON
     Report(ReportArgs),
     /// What there is to check and to check with, and what this machine has of it
@@ -141,6 +145,11 @@ pub(crate) struct CheckArgs {
     /// Write the coverage of inputs and outputs here too: see `fathom cover report`
     #[arg(long, value_name = "FILE")]
     pub(crate) coverage: Option<PathBuf>,
+    /// Stop at the first finding
+    #[arg(long)]
+    pub(crate) first: bool,
+    #[command(flatten)]
+    pub(crate) known: KnownArgs,
     /// Print the plan and do nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -223,6 +232,11 @@ pub(crate) struct CrashArgs {
     /// Write the coverage of inputs and outputs here too: see `fathom cover report`
     #[arg(long, value_name = "FILE")]
     pub(crate) coverage: Option<PathBuf>,
+    /// Verify and shrink every variant of a finding, not only the shortest one
+    #[arg(long)]
+    pub(crate) every_variant: bool,
+    #[command(flatten)]
+    pub(crate) known: KnownArgs,
     /// Print the plan and do nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -381,6 +395,39 @@ pub(crate) struct SnapshotKey {
     pub(crate) dir: PathBuf,
     /// A number of your choice
     pub(crate) key: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KnownCommand {
+    #[command(subcommand)]
+    pub(crate) action: KnownAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KnownAction {
+    /// Add the signature of a finding, and those of its variants
+    Add {
+        /// A finding: its id or directory
+        #[arg(value_name = "ID|DIR")]
+        what: String,
+        /// Why it need not be reported
+        #[arg(long, value_name = "REASON")]
+        because: String,
+        #[command(flatten)]
+        known: KnownArgs,
+    },
+    /// Print the list, with the numbers that `remove` takes
+    List {
+        #[command(flatten)]
+        known: KnownArgs,
+    },
+    /// Take an entry away
+    Remove {
+        /// Its number in the list
+        number: usize,
+        #[command(flatten)]
+        known: KnownArgs,
+    },
 }
 
 #[derive(Debug, Args)]

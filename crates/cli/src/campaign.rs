@@ -12,7 +12,7 @@ use fathom_engine::check::finding::investigate::hang;
 use fathom_engine::{Participant, Report, check_all};
 
 use crate::plan::CheckPlan;
-use crate::progress::Bar;
+use crate::progress::RunObserver;
 use crate::subjects::Spec;
 
 /// Does `work` with a subject, on a thread of its own.
@@ -31,9 +31,13 @@ pub(crate) fn with_subject<T: Send>(
     })
 }
 
-/// Runs a check to its end; `quiet` shows no progress. Findings are also written to `out` when a
-/// call that never returns ends the program.
-pub(crate) fn run_check(checked: &CheckPlan, out: &Path, quiet: bool) -> Result<Report> {
+/// Runs a check to its end. Findings are also written to `out` when a call that never returns ends
+/// the program.
+pub(crate) fn run_check(
+    checked: &CheckPlan,
+    out: &Path,
+    observer: &mut RunObserver,
+) -> Result<Report> {
     let CheckPlan { spec, rivals, plan } = checked;
     let mut plan = plan.clone();
     plan.on_stuck = on_stuck(checked, out);
@@ -48,8 +52,7 @@ pub(crate) fn run_check(checked: &CheckPlan, out: &Path, quiet: bool) -> Result<
             subject: subject.as_mut(),
             reference: reference.clone(),
         }));
-        let mut bar = Bar::new(&plan, quiet);
-        Ok(check_all(players, &plan, &mut bar)?)
+        Ok(check_all(players, &plan, observer)?)
     })
 }
 

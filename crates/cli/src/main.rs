@@ -28,11 +28,20 @@ use command::Ending;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    match run(&Cli::parse()) {
+    let cli = Cli::parse();
+    match run(&cli) {
         Ok(Ending::Clean) => ExitCode::SUCCESS,
         Ok(Ending::Findings) => ExitCode::from(1),
+        Ok(Ending::Incomplete) => ExitCode::from(2),
         Err(error) => {
             eprintln!("fathom: {}", told(&error));
+            if cli.json.as_deref() == Some("-") {
+                // Whoever reads it wants one value whatever happens; a broken pipe is fine.
+                let _ = text::print_json(&serde_json::json!({
+                    "error": told(&error),
+                    "complete": false,
+                }));
+            }
             ExitCode::from(2)
         }
     }
@@ -64,6 +73,7 @@ fn run(cli: &Cli) -> Result<Ending> {
         Some(Command::Cover(args)) => command::cover::run(args),
         Some(Command::Mount(args)) => command::mount::run(args, json),
         Some(Command::Snapshot(args)) => command::snapshot::run(&args.action, json),
+        Some(Command::Known(args)) => command::known::run(&args.action, out, json),
         Some(Command::Report(args)) => command::report::run(args, out, json),
         Some(Command::List(args)) => command::list::run(args.what, json),
         Some(Command::Config(args)) => command::config::run(args.of, json),

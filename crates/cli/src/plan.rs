@@ -51,6 +51,9 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
     if args.every_tree {
         config.check.tree_every = 1;
     }
+    if args.first {
+        config.check.findings_max = 1;
+    }
     config.validate()?;
     let profile = args.profile.clone().map_or_else(|| spec.profile(), Ok)?;
     let reference = spec.reference(read_profile(&profile)?)?;

@@ -1,63 +1,209 @@
-//! Progress on the standard error, for people; nothing where that is not a terminal.
+//! The one observer of every command: shows progress, keeps what is found, and tells it at once.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use fathom_engine::{Finding, Plan, Reporter, Signature, Stats};
+use anyhow::{Context, Error, Result};
+use fathom_record::run::{Kind, Run};
+use fathom_record::{Finding, KNOWN_FILE, Kept, Known, Observer, Progress, RunDirectory};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::text::grouped;
+use crate::command::Ending;
+use crate::text::{grouped, print, print_json};
 
-/// A bar with rate, states, findings and the time left.
-pub(crate) struct Bar {
-    bar: ProgressBar,
-    ops_max: Option<u64>,
-    budget: Option<Duration>,
+/// Findings that are told in full; the others are named.
+const STORIES_MAX: usize = 10;
+
+static STOP: AtomicBool = AtomicBool::new(false);
+
+/// Ends the run soon, with everything that it has.
+#[allow(dead_code, reason = "for whoever receives signals")]
+pub(crate) fn stop_soon() {
+    STOP.store(true, Ordering::Relaxed);
 }
 
-impl Bar {
-    /// A bar for a plan; `quiet` shows nothing.
-    pub(crate) fn new(plan: &Plan, quiet: bool) -> Bar {
-        let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(1000) };
-        bar.set_style(
-            ProgressStyle::with_template("{bar:24} {msg}").expect("the template is constant"),
-        );
-        Bar { bar, ops_max: plan.ops_max, budget: plan.budget }
+/// What every command that finds something is asked with.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct KnownArgs {
+    /// Findings that are counted and not reported: see `fathom known` [default: fathom-known.toml]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) known: Option<PathBuf>,
+}
+
+impl KnownArgs {
+    /// The file that was named, or the one in the current directory.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.known.clone().unwrap_or_else(|| PathBuf::from(KNOWN_FILE))
     }
 }
 
-impl Reporter for Bar {
-    fn progress(&mut self, stats: &Stats) {
-        let seconds = stats.elapsed.as_secs_f64();
-        let share = match (self.ops_max, self.budget) {
-            (Some(ops_max), _) => stats.ops as f64 / ops_max as f64,
-            (None, Some(budget)) => seconds / budget.as_secs_f64(),
-            (None, None) => 0.0,
+/// Watches a run for people and keeps what it finds.
+pub(crate) struct RunObserver {
+    bar: ProgressBar,
+    directory: RunDirectory,
+    /// Machines read the output: only one value may appear on it.
+    json: bool,
+    /// Ids that were told in full or by name.
+    told: BTreeSet<String>,
+}
+
+impl RunObserver {
+    /// Makes the directory of the run and shows where it goes.
+    pub(crate) fn start(out: &Path, run: Run, known: &KnownArgs, json: bool) -> Result<Self> {
+        let known = Known::read(&known.path())?;
+        if let (Some(seed), false) = (run.seed, json) {
+            eprintln!("seed {seed}");
+        }
+        let directory = RunDirectory::start(out, run, known)
+            .with_context(|| format!("cannot write to {}: give another --out", out.display()))?;
+        let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(1000) };
+        bar.set_style(ProgressStyle::with_template("{spinner} {msg}").expect("constant"));
+        Ok(RunObserver { bar, directory, json, told: BTreeSet::new() })
+    }
+
+    /// The run so far.
+    pub(crate) fn run(&self) -> &Run {
+        self.directory.run()
+    }
+
+    /// Ends a run: `change` fills in what is known only now.
+    pub(crate) fn finish(&mut self, change: impl FnOnce(&mut Run)) -> Result<Ending> {
+        self.bar.finish_and_clear();
+        self.directory.finish(change);
+        if let Some(problem) = self.directory.problem() {
+            eprintln!("fathom: run.json is not up to date: {problem}");
+        }
+        let run = self.directory.run();
+        if !self.json {
+            print(&known_text(run))?;
+        }
+        Ok(ending(run))
+    }
+
+    /// Ends a run that failed. What was found before counts more than why it failed.
+    pub(crate) fn fail(mut self, error: Error) -> Result<Ending> {
+        let stop = format!("the harness failed: {error:#}");
+        let ending = self.finish(|run| (run.complete, run.stop) = (false, stop.clone()))?;
+        if ending != Ending::Findings {
+            return Err(error);
+        }
+        eprintln!("fathom: {stop}");
+        if self.json {
+            print_json(self.run())?;
+        }
+        Ok(ending)
+    }
+
+    /// Says something between two lines of progress.
+    fn say(&self, text: &str) {
+        // That nobody reads the output is no reason to stop a run.
+        self.bar.suspend(|| drop(print(text)));
+    }
+
+    fn tell(&mut self, finding: &Finding, kept: &Kept) {
+        let place = match kept {
+            Kept::Known => return,
+            Kept::Written(dir) => format!("files:  {}\n\n", dir.display()),
+            Kept::NotWritten(error) => format!("NOT RECORDED: {error}\n\n"),
         };
-        let left = if share > 0.0 { (seconds / share - seconds).max(0.0) } else { 0.0 };
-        self.bar.set_position((share * 1000.0) as u64);
-        self.bar.set_message(format!(
-            "{} operations, {}/s, {} states, {} findings, {left:.0} s left",
-            grouped(stats.ops),
-            grouped(stats.rate() as u64),
-            grouped(stats.states() as u64),
-            stats.findings,
+        if self.json || !self.told.insert(finding.id.clone()) {
+            return;
+        }
+        let lost = matches!(kept, Kept::NotWritten(_));
+        if self.told.len() <= STORIES_MAX || lost {
+            self.say(&format!("{}{place}", finding.story));
+        } else {
+            self.say(&format!("also found: {}  {}\n", finding.id, finding.title));
+        }
+    }
+}
+
+/// How a run ended: something found counts most, then whether it came to its end.
+pub(crate) fn ending(run: &Run) -> Ending {
+    match (run.findings.is_empty(), run.complete) {
+        (false, _) => Ending::Findings,
+        (true, true) => Ending::Clean,
+        (true, false) => Ending::Incomplete,
+    }
+}
+
+/// A run that has just been started, as typed.
+pub(crate) fn started(kind: Kind, subject: &str) -> Run {
+    Run::start(kind, &command_line(), subject)
+}
+
+/// The command as typed, without the directory of the program.
+fn command_line() -> String {
+    let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let program = words.next().unwrap_or_default();
+    let name = Path::new(&program).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    std::iter::once(name).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// What the run says about known findings.
+fn known_text(run: &Run) -> String {
+    let mut text = String::new();
+    for known in &run.known {
+        text.push_str(&format!(
+            "known: {} (seen {} times; {})\n",
+            known.signature,
+            grouped(known.sightings),
+            known.because
         ));
-        if share >= 1.0 {
-            self.bar.finish_and_clear();
+    }
+    for gone in &run.no_longer_seen {
+        text.push_str(&format!("NO LONGER SEEN, although it is known: {gone}\n"));
+    }
+    text
+}
+
+impl Observer for RunObserver {
+    fn progress(&mut self, progress: &Progress) -> ControlFlow<()> {
+        self.directory.progress(progress);
+        let seconds = progress.elapsed.as_secs_f64();
+        let mut parts: Vec<String> = progress
+            .counts
+            .iter()
+            .map(|(name, value)| format!("{} {}", grouped(*value), name.replace('_', " ")))
+            .collect();
+        if let Some((_, value)) = progress.counts.first() {
+            parts.insert(1, format!("{}/s", grouped((*value as f64 / seconds.max(1e-3)) as u64)));
+        }
+        parts.push(format!("{} findings", progress.findings));
+        if let Some(share) = progress.share.filter(|share| *share > 0.0) {
+            parts.push(format!("{:.0} s left", (seconds / share - seconds).max(0.0)));
+        }
+        self.bar.set_message(parts.join(", "));
+        self.bar.tick();
+        match STOP.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
         }
     }
 
-    fn suspicion(&mut self, signature: &Signature, ops: usize) {
-        self.bar.set_message(format!(
-            "{signature} after {} operations: running it again, then shrinking",
-            grouped(ops as u64)
-        ));
+    fn seen(&mut self, finding: &Finding) {
+        let kept = self.directory.keep(finding, None);
+        if let Kept::NotWritten(_) = kept {
+            self.tell(finding, &kept);
+            return;
+        }
+        if let (Kept::Written(dir), false) = (&kept, self.json) {
+            let line = format!("found: {} ({})", finding.title, dir.display());
+            self.bar.suspend(|| eprintln!("{line}"));
+        }
+        self.bar.set_message(format!("{}: running it again, then shrinking", finding.title));
+        self.bar.tick();
     }
 
-    fn finding(&mut self, _: &Finding) {}
+    fn finding(&mut self, finding: &Finding, seen_as: Option<&str>) {
+        let kept = self.directory.keep(finding, seen_as);
+        self.tell(finding, &kept);
+    }
 }
 
-impl Drop for Bar {
+impl Drop for RunObserver {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }

@@ -69,7 +69,8 @@ fn the_vote_names_the_mutant_among_real_file_systems() {
     }
     let dir = scratch();
     let against = "model,tmpfs,reffs:rename-nlink";
-    let args = ["check", "ext4", "--against", against, "--budget", "60s", "--seed", "1", "--json"];
+    let mut args = vec!["check", "ext4", "--against", against, "--first"];
+    args.extend(["--budget", "60s", "--seed", "1", "--json"]);
     let (code, report) = json(&args, dir.path());
     assert_eq!(code, 1, "{report}");
     let vote = report["findings"][0]["vote"].as_str().unwrap_or_default();
@@ -88,7 +89,7 @@ fn a_finding_on_a_disk_is_shown_again_from_the_newest_disk() {
     std::fs::write(dir.path().join("c.toml"), config).unwrap();
     std::fs::write(dir.path().join("wrong.toml"), "symlink_bytes_max = 58\n").unwrap();
     let mut args = vec!["check", "ext4", "--profile", "wrong.toml", "--config", "c.toml"];
-    args.extend(["--seed", "1", "--budget", "60s", "--json"]);
+    args.extend(["--first", "--seed", "1", "--budget", "60s", "--json"]);
     let (code, report) = json(&args, dir.path());
     let finding = &report["findings"][0];
     assert_eq!((code, finding["class"].as_str()), (1, Some("outcome")), "{report}");

@@ -3,28 +3,15 @@
 //! The tests watch a directory of `/dev/shm`, which is a file system of its own that every user can
 //! write to; what the shell does elsewhere must not count.
 
-use std::path::Path;
-use std::process::Command;
+mod common;
 
+use std::path::Path;
+
+use common::Answer;
 use serde_json::Value;
 
-struct Answer {
-    code: i32,
-    out: String,
-    err: String,
-}
-
 fn fathom(args: &[&str]) -> Answer {
-    let output = Command::new(env!("CARGO_BIN_EXE_fathom"))
-        .args(args)
-        .env("NO_COLOR", "1")
-        .output()
-        .expect("the program starts");
-    Answer {
-        code: output.status.code().expect("it ends by itself"),
-        out: String::from_utf8_lossy(&output.stdout).into_owned(),
-        err: String::from_utf8_lossy(&output.stderr).into_owned(),
-    }
+    common::ask(args, Path::new("."))
 }
 
 /// A directory on a file system of its own, or why there is none.

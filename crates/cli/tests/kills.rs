@@ -1,8 +1,10 @@
 //! Runs that are killed at random moments leave nothing: no mount, no device, no file, no process.
 //! Needs root. `cargo xtask campaign kills` does it 200 times.
 
+mod common;
+
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 /// How many runs: the subjects take turns.
@@ -43,8 +45,8 @@ fn killed_runs_leave_nothing() {
         let mark = format!("{}-{run}", std::process::id());
         // Ways back are used too, so that frozen file systems are met.
         let strategy = if run % 2 == 0 { "tour" } else { "dfs" };
-        let mut child = Command::new(env!("CARGO_BIN_EXE_fathom"))
-            .args(["check", subject, "--budget", "60s", "--strategy", strategy, "--seed"])
+        let args = ["check", subject, "--budget", "60s", "--strategy", strategy, "--seed"];
+        let mut child = common::command(&args, Path::new("."))
             .args([&run.to_string(), "--json", "--out"])
             .arg(out.path())
             .env("TMPDIR", temporary.path())

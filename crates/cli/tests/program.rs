@@ -3,9 +3,9 @@
 mod common;
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use common::{ask, json, scratch};
+use common::{ask, command, json, scratch};
 use serde_json::Value;
 
 fn assert_golden(name: &str, text: &str) {
@@ -83,8 +83,9 @@ fn a_clean_check_ends_with_0_and_counts() {
         assert!(report[key].is_number(), "{key}: {report}");
     }
     let recorded = std::fs::read_dir(dir.path().join("fathom-out")).unwrap();
-    let names: Vec<_> = recorded.map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names, ["coverage.json"], "there are no findings to record");
+    let mut names: Vec<_> = recorded.map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["coverage.json", "run.json"], "there are no findings to record");
 }
 
 #[test]
@@ -189,8 +190,7 @@ fn the_printed_configuration_can_be_given_back() {
 
 #[test]
 fn a_reader_that_has_gone_is_fine() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_fathom"))
-        .args(["list", "mutants"])
+    let mut child = command(&["list", "mutants"], scratch().path())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

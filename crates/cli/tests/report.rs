@@ -1,22 +1,18 @@
 //! `fathom report`: from a run directory to text, HTML and JSON; its mistakes.
 
-use std::path::Path;
-use std::process::{Command, Output};
+mod common;
 
+use std::path::Path;
+
+use common::Answer;
 use serde_json::Value;
 
 /// The run that the tests of the reports use.
 const RUN: &str = include_str!("../../report/tests/golden/run.json");
 
 fn report(args: &[&str], dir: &Path) -> (i32, String, String) {
-    let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_fathom"))
-        .arg("report")
-        .args(args)
-        .current_dir(dir)
-        .output()
-        .expect("the program starts");
-    let text = |bytes| String::from_utf8(bytes).expect("text");
-    (status.code().expect("it ends by itself"), text(stdout), text(stderr))
+    let Answer { code, out, err } = common::ask(&[&["report"], args].concat(), dir);
+    (code, out, err)
 }
 
 fn run_directory() -> tempfile::TempDir {

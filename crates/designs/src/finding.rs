@@ -15,12 +15,14 @@ use std::time::Duration;
 
 use fathom_block::Geometry;
 use fathom_core::Digest;
-use fathom_engine::search::Trace;
+use fathom_engine::search::{Discovery, Trace};
+use fathom_record::run::{BlockLine, Command, FindingPage, StepLine};
+use fathom_record::{Evidence, RecordError};
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::Spec;
 use crate::shrink::{play, shrink};
-use crate::story::{ExplainedSystem, Story};
+use crate::story::{Block, ExplainedSystem, Step, Story, Write};
 
 /// Domain of the digest that names a finding.
 const DOMAIN_FINDING: u64 = 20;
@@ -30,7 +32,6 @@ pub const KIND: &str = "design";
 
 /// `finding.toml`: everything that a replay needs, and what people want to know first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Record {
     /// Always [`KIND`].
     pub kind: String,
@@ -39,6 +40,7 @@ pub struct Record {
     /// The property that is violated.
     pub property: String,
     /// How many states violated it, as far as the search went.
+    #[serde(rename = "sightings", alias = "count")]
     pub count: u64,
     /// Actions of the minimal trace.
     pub steps: usize,
@@ -66,27 +68,6 @@ pub struct Finding {
     pub minimal: Vec<String>,
     /// What the minimal trace shows.
     pub story: Story,
-}
-
-/// A finding that could not be written, read or understood.
-#[derive(Debug, thiserror::Error)]
-pub enum FindingError {
-    /// The system refused.
-    #[error("{}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A file is not what it should be.
-    #[error("{}: {what}", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        what: String,
-    },
 }
 
 impl Finding {
@@ -145,30 +126,86 @@ impl Finding {
         text + &format!("\nreplay: fathom replay {id}\n")
     }
 
+    /// The finding with all its files, as every command records it.
+    pub fn record(&self) -> fathom_record::Finding {
+        let own = &self.record;
+        let mut record = new_record(&own.design, &own.property, &own.id);
+        record.details = fathom_record::Finding::details_of(own);
+        record.program = own.program.clone();
+        record.complete = true;
+        record.sightings = own.count;
+        record.story = self.text();
+        let joined = |name: &str, lines: &[String]| {
+            let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+            Evidence::text(name, text)
+        };
+        record.evidence = vec![
+            joined("trace.jsonl", &self.trace),
+            joined("minimal.jsonl", &self.minimal),
+            Evidence::text("story.txt", self.story.to_string()),
+            Evidence::text("blocks.txt", self.story.drawing()),
+        ];
+        record.page = FindingPage {
+            differences: self.story.what.lines().map(str::to_owned).collect(),
+            steps: self.story.steps.iter().map(step_line).collect(),
+            blocks: self.story.blocks.iter().map(block_line).collect(),
+            ..FindingPage::default()
+        };
+        record
+    }
+
     /// Writes the directory `out/ID` and returns its path.
     ///
     /// # Errors
     /// If a file cannot be written.
-    pub fn write(&self, out: &Path) -> Result<PathBuf, FindingError> {
-        let dir = out.join(&self.record.id);
-        let io = |path: &Path| {
-            let path = path.to_owned();
-            move |source| FindingError::Io { path, source }
-        };
-        fs::create_dir_all(&dir).map_err(io(&dir))?;
-        let joined = |lines: &[String]| lines.iter().map(|line| format!("{line}\n")).collect();
-        for (name, text) in [
-            ("finding.toml", toml::to_string(&self.record).expect("plain data")),
-            ("trace.jsonl", joined(&self.trace)),
-            ("minimal.jsonl", joined(&self.minimal)),
-            ("story.txt", self.story.to_string()),
-            ("blocks.txt", self.story.drawing()),
-        ] {
-            let path = dir.join(name);
-            fs::write(&path, text).map_err(io(&path))?;
-        }
-        Ok(dir)
+    pub fn write(&self, out: &Path) -> Result<PathBuf, RecordError> {
+        self.record().write(out)
     }
+}
+
+/// A finding as the search has just seen it: the way to it is known, but was not yet played.
+pub fn first_seen(spec: &Spec, discovery: &Discovery) -> fathom_record::Finding {
+    let path = discovery.path.to_string();
+    let id = id(spec, &discovery.property, std::slice::from_ref(&path));
+    let mut record = new_record(spec, &discovery.property, &id);
+    record.sightings = discovery.count;
+    record.story = format!(
+        "finding {id}: {} is violated on {spec}\n\nas it was first seen: path {path}\n",
+        discovery.property
+    );
+    record.evidence = vec![Evidence::text("path.txt", format!("{path}\n"))];
+    record
+}
+
+fn new_record(spec: &Spec, property: &str, id: &str) -> fathom_record::Finding {
+    let mut record = fathom_record::Finding::new(KIND, id, property);
+    record.class = property.to_owned();
+    record.title = format!("“{property}” does not hold");
+    record.subject = spec.to_string();
+    record
+}
+
+fn step_line(step: &Step) -> StepLine {
+    StepLine {
+        what: step.what.clone(),
+        writes: step.writes.iter().map(command).collect(),
+        crash: step.crash.clone().unwrap_or_default(),
+        recovery: step.recovery.iter().map(command).collect(),
+        recovered: step.recovered.clone(),
+    }
+}
+
+fn command(write: &Write) -> Command {
+    match write {
+        Write::Block { block, arrived: true } => Command::Written(*block),
+        Write::Block { block, arrived: false } => Command::Lost(*block),
+        Write::Flush => Command::Flush,
+    }
+}
+
+fn block_line(block: &Block) -> BlockLine {
+    let Block { number, label, before, left, after } = block.clone();
+    BlockLine { number, label, before, left, after }
 }
 
 /// A recorded finding, read back.
@@ -186,23 +223,19 @@ pub struct Stored {
 impl Stored {
     /// Whether a directory holds a finding on a design.
     pub fn is_in(dir: &Path) -> bool {
-        let text = fs::read_to_string(dir.join("finding.toml")).unwrap_or_default();
-        let kind = text.parse::<toml::Table>().ok().and_then(|mut table| table.remove("kind"));
-        kind.is_some_and(|kind| kind.as_str() == Some(KIND))
+        fathom_record::Finding::kind_in(dir).as_deref() == Some(KIND)
     }
 
     /// Reads the directory of a finding.
     ///
     /// # Errors
     /// If a file cannot be read or is damaged.
-    pub fn read(dir: &Path) -> Result<Stored, FindingError> {
+    pub fn read(dir: &Path) -> Result<Stored, RecordError> {
         let text = |name: &str| {
             let path = dir.join(name);
-            fs::read_to_string(&path).map_err(|source| FindingError::Io { path, source })
+            fs::read_to_string(&path).map_err(|source| RecordError::Io { path, source })
         };
-        let record = toml::from_str(&text("finding.toml")?).map_err(|error| {
-            FindingError::Damaged { path: dir.join("finding.toml"), what: error.to_string() }
-        })?;
+        let record = fathom_record::Finding::read(dir)?.record(dir)?;
         let lines = |name| Ok(text(name)?.lines().map(str::to_owned).collect());
         let (trace, minimal) = (lines("trace.jsonl")?, lines("minimal.jsonl")?);
         Ok(Stored { record, trace, minimal, dir: dir.to_owned() })
@@ -212,11 +245,11 @@ impl Stored {
         &self,
         name: &str,
         lines: &[String],
-    ) -> Result<Vec<S::Action>, FindingError> {
+    ) -> Result<Vec<S::Action>, RecordError> {
         let parse = |line: &String| serde_json::from_str(line);
-        lines.iter().map(parse).collect::<Result<_, _>>().map_err(|error| FindingError::Damaged {
+        lines.iter().map(parse).collect::<Result<_, _>>().map_err(|error| RecordError::Damaged {
             path: self.dir.join(name),
-            what: error.to_string(),
+            message: error.to_string(),
         })
     }
 
@@ -229,7 +262,7 @@ impl Stored {
         &self,
         system: &S,
         full: bool,
-    ) -> Result<Option<Story>, FindingError> {
+    ) -> Result<Option<Story>, RecordError> {
         let (name, lines) = match full {
             true => ("trace.jsonl", &self.trace),
             false => ("minimal.jsonl", &self.minimal),
@@ -248,7 +281,7 @@ impl Stored {
         &self,
         system: &S,
         budget: Duration,
-    ) -> Result<Option<Finding>, FindingError> {
+    ) -> Result<Option<Finding>, RecordError> {
         let found = self.actions::<S>("trace.jsonl", &self.trace)?;
         let minimal = self.actions::<S>("minimal.jsonl", &self.minimal)?;
         let Record { property, count, design, .. } = &self.record;

@@ -1,8 +1,10 @@
 //! Finds shorter and simpler ways to the same violation, by trying.
 
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use fathom_engine::search::{Discovery, Expectation, Trace};
+use fathom_record::minimise;
 
 use crate::story::ExplainedSystem;
 
@@ -56,39 +58,23 @@ pub fn shrink<S: ExplainedSystem>(
     let mut best = actions.to_vec();
     let shows = |candidate: &[S::Action]| play(system, property, candidate).is_some();
     loop {
-        let smaller = without_a_run(&best, end, shows).or_else(|| {
-            let simpler = |index: usize| {
-                system.simpler(&best[index]).into_iter().find_map(|action| {
-                    let mut candidate = best.clone();
-                    candidate[index] = action;
-                    (Instant::now() < end && shows(&candidate)).then_some(candidate)
-                })
-            };
-            (0..best.len()).find_map(simpler)
+        let shorter = minimise(best, end, |candidate| {
+            let shorter = !candidate.is_empty() && shows(candidate);
+            Ok::<_, Infallible>(shorter.then(|| candidate.to_vec()))
         });
-        match smaller {
-            Some(smaller) => best = smaller,
+        best = match shorter {
+            Ok(shorter) => shorter,
+        };
+        let simpler = |index: usize| {
+            system.simpler(&best[index]).into_iter().find_map(|action| {
+                let mut candidate = best.clone();
+                candidate[index] = action;
+                (Instant::now() < end && shows(&candidate)).then_some(candidate)
+            })
+        };
+        match (0..best.len()).find_map(simpler) {
+            Some(simpler) => best = simpler,
             None => return best,
         }
     }
-}
-
-/// Leaves out some consecutive actions, as many as possible.
-fn without_a_run<A: Clone>(
-    actions: &[A],
-    end: Instant,
-    shows: impl Fn(&[A]) -> bool,
-) -> Option<Vec<A>> {
-    for run in (1..actions.len()).rev() {
-        for from in 0..=actions.len() - run {
-            if Instant::now() >= end {
-                return None;
-            }
-            let candidate = [&actions[..from], &actions[from + run..]].concat();
-            if shows(&candidate) {
-                return Some(candidate);
-            }
-        }
-    }
-    None
 }

@@ -7,8 +7,8 @@
 //!   on-disk formats are such systems.
 //!
 //! They share [`generate`] (where operations come from), [`choice`] (the one seeded stream of random
-//! choices) and [`coverage`] (what the operations have exercised). The engine never prints: it tells a
-//! [`Reporter`].
+//! choices) and [`coverage`] (what the operations have exercised). The engine never prints: it tells an
+//! [`Observer`](fathom_record::Observer).
 
 #![forbid(unsafe_code)]
 
@@ -27,26 +27,5 @@ pub use check::{
     Exploration, Participant, Plan, Remounts, Report, RestorePolicy, Strategy, check, check_all,
 };
 pub use coverage::OpCoverage;
+pub use fathom_record::{Observer, Silent};
 pub use generate::{Config, Generator};
-
-/// Is told what happens; the engine itself never prints.
-pub trait Reporter {
-    /// Called every now and then.
-    fn progress(&mut self, stats: &Stats);
-
-    /// Something was found; verifying and shrinking begin.
-    fn suspicion(&mut self, signature: &Signature, ops: usize);
-
-    /// A finding is complete.
-    fn finding(&mut self, finding: &Finding);
-}
-
-/// A reporter that says nothing.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Silent;
-
-impl Reporter for Silent {
-    fn progress(&mut self, _: &Stats) {}
-    fn suspicion(&mut self, _: &Signature, _: usize) {}
-    fn finding(&mut self, _: &Finding) {}
-}

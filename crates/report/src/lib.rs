@@ -9,10 +9,9 @@
 
 mod compare;
 pub mod html;
-pub mod run;
 pub mod text;
 mod verdict;
 mod visible;
 mod words;
 
-pub use run::Run;
+pub use fathom_record::{Run, run};

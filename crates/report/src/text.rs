@@ -27,6 +27,14 @@ pub fn run(run: &Run) -> String {
     for goal in &run.goals_missed {
         page.hanging("  never reached: ", goal);
     }
+    for known in &run.known {
+        let times = counted(known.sightings, "time");
+        let text = format!("{} (seen {times}): {}", known.signature, known.because);
+        page.hanging("  known: ", &text);
+    }
+    for gone in &run.no_longer_seen {
+        page.hanging("  NO LONGER SEEN, although it is known: ", gone);
+    }
     let (told, named) = run.findings.split_at(run.findings.len().min(STORIES_MAX));
     for (index, finding) in told.iter().enumerate() {
         page.rule(&format!("finding {} of {}", index + 1, run.findings.len()));
@@ -56,7 +64,13 @@ fn about(page: &mut Page, run: &Run) {
     }
     page.hanging("  command  ", &run.command);
     page.hanging("  effort   ", &verdict::effort(run));
+    if let Some(seed) = run.seed {
+        page.hanging("  seed     ", &seed.to_string());
+    }
     page.hanging("  ended    ", &run.stop);
+    if !run.complete {
+        page.hanging("  complete ", "no: what follows is what it has so far");
+    }
     page.hanging("  program  ", &run.program);
 }
 
@@ -98,6 +112,12 @@ fn tell(page: &mut Page, finding: &FindingPage) {
     };
     let times = counted(finding.count, "time");
     page.paragraph(2, &format!("{} · seen {times}{levels}", spaced(&finding.class)));
+    if !finding.complete {
+        page.paragraph(2, "as it was first seen: not yet run again, not shrunk");
+    }
+    for variant in &finding.variants {
+        page.hanging("  also as: ", variant);
+    }
     for paragraph in finding.story.split("\n\n").filter(|text| !text.trim().is_empty()) {
         page.empty();
         page.paragraph(2, paragraph);
@@ -122,14 +142,18 @@ fn workload(page: &mut Page, finding: &FindingPage) {
     }
     page.empty();
     page.line("  workload");
-    // The end matters: the power fails there.
+    // The end matters: the power fails there, or the answer is wrong.
     let hidden = finding.ops.len().saturating_sub(LINES_MAX);
     if hidden > 0 {
         page.line(&format!("       … {} before", counted(hidden as u64, "operation")));
     }
     for (index, op) in finding.ops.iter().enumerate().skip(hidden) {
-        // The mark is two columns wide.
-        let mark = if index == finding.in_flight { "⚡" } else { "  " };
+        // The marks are two columns wide.
+        let mark = match index == finding.in_flight {
+            true if finding.cut.is_empty() => "✗ ",
+            true => "⚡",
+            false => "  ",
+        };
         page.hanging(&format!("  {mark}{:>3}  ", index + 1), op);
         if index == finding.in_flight && !finding.cut.is_empty() {
             page.hanging("         the power fails ", &finding.cut);

@@ -10,6 +10,9 @@ pub(crate) fn sentence(run: &Run) -> String {
     if run.kind == Kind::Design && unit(run).is_none() {
         return format!("Measured: {subject}.");
     }
+    if !run.complete && run.findings.is_empty() && run.kind != Kind::Cover {
+        return format!("Not complete: nothing was found on {subject} in {}.", tried(run, ""));
+    }
     match (run.kind, run.findings.is_empty()) {
         (Kind::Crash, true) => format!("{subject} kept its promises in {}.", tried(run, "all ")),
         (Kind::Crash, false) => {
@@ -27,6 +30,7 @@ pub(crate) fn sentence(run: &Run) -> String {
         (Kind::Check, false) => {
             format!("{subject} differs from the reference: {findings} in {}.", tried(run, ""))
         }
+        (Kind::Cover, _) => format!("Measured: {subject}."),
     }
 }
 
@@ -56,6 +60,7 @@ fn unit(run: &Run) -> Option<(u64, &'static str)> {
         Kind::Crash => &[("crash_images", "crash image"), ("crash_points", "crash point")],
         Kind::Design => &[("operations", "operation")],
         Kind::Check => &[("operations", "operation"), ("transitions", "transition")],
+        Kind::Cover => &[("calls", "system call")],
     };
     names.iter().find_map(|(name, noun)| Some((run.count(name)?, *noun)))
 }

@@ -2,7 +2,8 @@
 //! them may move the cursor of a terminal or turn the direction of a line.
 
 use crate::run::{
-    BlockLine, Count, FindingPage, Plot, Promise, Run, Series, StepLine, TreeLine, WriteLine,
+    BlockLine, Count, FindingPage, KnownSeen, Plot, Promise, Run, Series, StepLine, TreeLine,
+    WriteLine,
 };
 
 /// The run with every invisible character written out.
@@ -13,6 +14,8 @@ pub(crate) fn run(run: &Run) -> Run {
         format: _,
         kind: _,
         command,
+        seed: _,
+        complete: _,
         subject,
         version,
         geometry,
@@ -26,6 +29,8 @@ pub(crate) fn run(run: &Run) -> Run {
         samples: _,
         goals_missed,
         findings,
+        known,
+        no_longer_seen,
         plots,
     } = &mut run;
     for text in [command, subject, version, geometry, program, stop] {
@@ -37,7 +42,10 @@ pub(crate) fn run(run: &Run) -> Run {
     for Count { name, value: _, about } in counts {
         [name, about].into_iter().for_each(show);
     }
-    goals_missed.iter_mut().for_each(show);
+    goals_missed.iter_mut().chain(no_longer_seen).for_each(show);
+    for KnownSeen { signature, because, sightings: _ } in known {
+        [signature, because].into_iter().for_each(show);
+    }
     findings.iter_mut().for_each(show_finding);
     for Plot { title, about, x, y, logarithmic: _, series } in plots {
         [title, about, x, y].into_iter().for_each(show);
@@ -59,6 +67,8 @@ fn show_finding(finding: &mut FindingPage) {
         class,
         title,
         count: _,
+        complete: _,
+        variants,
         levels,
         ops,
         in_flight: _,
@@ -77,7 +87,7 @@ fn show_finding(finding: &mut FindingPage) {
     for text in [id, class, title, cut, replay, directory] {
         show(text);
     }
-    levels.iter_mut().chain(ops).chain(differences).for_each(show);
+    levels.iter_mut().chain(variants).chain(ops).chain(differences).for_each(show);
     for WriteLine { index: _, text, arrived: _ } in writes {
         show(text);
     }

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use anyhow::Result;
 use fathom_engine::{Report, Strategy};
+use fathom_record::Run;
+use fathom_record::run::Kind;
 use serde_json::{Value, json};
 
 use super::Ending;
@@ -11,6 +13,7 @@ use crate::args::CheckArgs;
 use crate::campaign::run_check;
 use crate::cover::own::{self, Files};
 use crate::plan::{self, CheckPlan};
+use crate::progress::{RunObserver, started};
 use crate::text::{bold, grouped, print, print_json};
 
 pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
@@ -20,25 +23,59 @@ pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
         return Ok(Ending::Clean);
     }
     let files = Files::new(out, args.coverage.as_ref())?;
-    let report = run_check(&checked, out, json)?;
+    let mut run = started(Kind::Check, &checked.spec.to_string());
+    run.seed = Some(checked.plan.seed);
+    run.version = version(&checked);
+    let mut observer = RunObserver::start(out, run, &args.known, json)?;
+    let report = match run_check(&checked, out, &mut observer) {
+        Ok(report) => report,
+        Err(error) => return observer.fail(error),
+    };
     let title = format!("fathom check {} (seed {})", checked.spec, checked.plan.seed);
     let coverage = own::report(&report.coverage, &title, report.stats.elapsed.as_secs_f64());
-    files.write(&coverage)?;
-    for finding in &report.findings {
-        let dir = finding.write(out)?;
-        if !json {
-            print(&format!("{finding}files:  {}\n\n", dir.display()))?;
-        }
-    }
+    let written = files.write(&coverage);
+    let ending = observer.finish(|run| describe(run, &report))?;
     if json {
-        let mut value = report_json(&checked, &report);
+        let mut value = report_json(&checked, &report, observer.run());
         value.as_object_mut().expect("it is one").extend(own::json(&coverage));
         print_json(&value)?;
     } else {
-        print(&summary(&checked, &report))?;
+        print(&summary(&checked, &report, observer.run()))?;
         print(&own::short(&coverage, &files))?;
     }
-    Ok(if report.findings.is_empty() { Ending::Clean } else { Ending::Findings })
+    written?;
+    Ok(ending)
+}
+
+/// What exactly was tested, as far as it is known.
+fn version(checked: &CheckPlan) -> String {
+    let labels = checked.plan.labels.iter().map(|(key, value)| format!("{key} {value}"));
+    let labels: Vec<String> = labels.collect();
+    format!("{} ({})", checked.spec, labels.join(", "))
+}
+
+/// What is known of a run at its end.
+fn describe(run: &mut Run, report: &Report) {
+    run.seconds = report.stats.elapsed.as_secs_f64();
+    run.complete = !report.stopped;
+    run.stop = match (report.stopped, report.stats.complete) {
+        (true, _) => "it was interrupted",
+        (_, true) => "every meta-operation of every state within the bounds was tried",
+        _ => "its limit of time, operations, states or findings was reached",
+    }
+    .to_owned();
+    run.goals_missed = report.never.clone();
+    for count in &mut run.counts {
+        let about = match count.name.as_str() {
+            "operations" => "executed on the subject and on the reference, and compared",
+            "states" => "different trees",
+            "trees_compared" => "whole trees compared",
+            "remounts" => "times it was unmounted and mounted again",
+            "fscks" => "times its checker looked at the disk",
+            _ => "",
+        };
+        count.about = about.to_owned();
+    }
 }
 
 fn plan_text(checked: &CheckPlan, out: &Path, json: bool) -> Result<String> {
@@ -85,11 +122,12 @@ fn without_null(value: Value) -> Value {
 }
 
 /// What `--json` prints.
-pub(crate) fn report_json(checked: &CheckPlan, report: &Report) -> Value {
+fn report_json(checked: &CheckPlan, report: &Report, run: &Run) -> Value {
     let stats = &report.stats;
     let findings: Vec<Value> = report
         .findings
         .iter()
+        .filter(|finding| run.findings.iter().any(|page| page.id == finding.id))
         .map(|finding| {
             let recorded = finding.recorded();
             json!({
@@ -98,6 +136,7 @@ pub(crate) fn report_json(checked: &CheckPlan, report: &Report) -> Value {
                 "signature": recorded.signature,
                 "ops": recorded.ops_minimal,
                 "ops_before_shrinking": recorded.ops,
+                "sightings": recorded.sightings,
                 "runs": recorded.runs,
                 "runs_reproduced": recorded.runs_reproduced,
                 "vote": recorded.labels.get("vote"),
@@ -123,6 +162,8 @@ pub(crate) fn report_json(checked: &CheckPlan, report: &Report) -> Value {
         "remounts": stats.remounts,
         "episodes": stats.episodes,
         "findings": findings,
+        "known": run.known,
+        "no_longer_seen": run.no_longer_seen,
         "never": report.never,
         "goals": report.goals,
         "answers": stats.answers(),
@@ -132,9 +173,10 @@ pub(crate) fn report_json(checked: &CheckPlan, report: &Report) -> Value {
 }
 
 /// What people read.
-pub(crate) fn summary(checked: &CheckPlan, report: &Report) -> String {
+fn summary(checked: &CheckPlan, report: &Report, run: &Run) -> String {
     let stats = &report.stats;
-    let verdict = match report.findings.len() {
+    let verdict = match run.findings.len() {
+        0 if !run.known.is_empty() => "only known findings".to_owned(),
         0 => "every answer and every tree as expected".to_owned(),
         1 => "1 finding".to_owned(),
         n => format!("{n} findings"),

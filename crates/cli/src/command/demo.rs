@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 
 use super::Ending;
-use super::crash::{check, open, plan, tell};
+use super::crash::{Checked, check, open, plan, tell};
 use crate::args::{Cli, Command};
 use crate::text::{bold, print, print_json};
 
@@ -40,16 +40,19 @@ pub(crate) fn run(out: &Path, json: bool) -> Result<Ending> {
             plan.config.depth,
         ))?;
     }
-    let report = check(&*subject, &plan, out, json)?;
+    let (mut observer, report) = match check(&*subject, &plan, out, &args.known, json)? {
+        Checked::Done(observer, report) => (observer, report),
+        Checked::Failed(ending) => return Ok(ending),
+    };
+    let ending = observer.finish(|run| tell::describe(run, &report))?;
     if json {
-        print_json(&tell::report_json(&*subject, &report))?;
+        print_json(&tell::report_json(&*subject, &report, observer.run()))?;
     } else {
-        let page = tell::page(&*subject, &report, 0, out);
         let html = out.join("report.html");
-        std::fs::write(&html, fathom_report::html::page(&page))
+        std::fs::write(&html, fathom_report::html::page(observer.run()))
             .with_context(|| format!("cannot write {}", html.display()))?;
-        print(&tell::tell(&*subject, &report, out))?;
+        print(&tell::summary(&*subject, &report, observer.run()))?;
         print(&format!("report: {}\n\n{}\n{NEXT}", html.display(), bold("Next")))?;
     }
-    Ok(if report.findings.is_empty() { Ending::Clean } else { Ending::Findings })
+    Ok(ending)
 }

@@ -7,6 +7,7 @@ pub(crate) mod crash;
 pub(crate) mod demo;
 pub(crate) mod design;
 pub(crate) mod export;
+pub(crate) mod known;
 pub(crate) mod list;
 pub(crate) mod mount;
 pub(crate) mod replay;
@@ -17,8 +18,10 @@ pub(crate) mod snapshot;
 /// How a command that worked ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Exit code 0.
+    /// Exit code 0: nothing was found, or only what is known.
     Clean,
-    /// Exit code 1.
+    /// Exit code 1: something was found, or is not as it was asked for.
     Findings,
+    /// Exit code 2: nothing was found, but the run did not come to its end.
+    Incomplete,
 }

@@ -1,4 +1,5 @@
 //! The program in a directory of its own, asked as a person or a machine would.
+#![allow(dead_code, reason = "every test file uses some of these")]
 
 use std::path::Path;
 use std::process::Command;
@@ -12,13 +13,15 @@ pub(crate) struct Answer {
     pub(crate) err: String,
 }
 
+/// The program with arguments, not yet started.
+pub(crate) fn command(args: &[&str], dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fathom"));
+    command.args(args).current_dir(dir).env("NO_COLOR", "1");
+    command
+}
+
 pub(crate) fn ask(args: &[&str], dir: &Path) -> Answer {
-    let output = Command::new(env!("CARGO_BIN_EXE_fathom"))
-        .args(args)
-        .current_dir(dir)
-        .env("NO_COLOR", "1")
-        .output()
-        .expect("the program starts");
+    let output = command(args, dir).output().expect("the program starts");
     Answer {
         code: output.status.code().expect("the program ends by itself"),
         out: String::from_utf8(output.stdout).expect("text"),

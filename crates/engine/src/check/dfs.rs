@@ -29,9 +29,7 @@ impl Campaign<'_, '_> {
             let Some(by) = map.next_move(frame.state) else {
                 self.lineup.forget(&frame.marks);
                 stack.pop();
-                if let Some(frame) = stack.last() {
-                    self.go_back(&frame.marks)?;
-                }
+                self.go_back_to(&stack)?;
                 continue;
             };
             let from = frame.state;
@@ -46,19 +44,26 @@ impl Campaign<'_, '_> {
             if new && map.depth(to) < self.plan.explore.depth_max {
                 let marks = self.lineup.save()?;
                 // What was saved while it was unmounted has been mounted again.
-                if self.lineup.restore_method() == Some(RestoreMethod::Remount) {
+                let looked = if self.lineup.restore_method() == Some(RestoreMethod::Remount) {
                     self.stats.remounts += 1;
                     self.since_tree += 1;
-                    self.last_look()?;
+                    self.last_look()?
                 } else {
-                    self.maintain(ops.len())?;
+                    self.maintain(ops.len())?
+                };
+                if looked == StepResult::Diverged {
+                    // What was saved may be wrong already: nothing is explored from there.
+                    self.lineup.forget(&marks);
+                    self.go_back_to(&stack)?;
+                } else {
+                    stack.push(Frame { state: to, marks });
                 }
-                stack.push(Frame { state: to, marks });
-            } else if went == StepResult::Diverged || to != from || self.remounts_every_op() {
-                let frame = stack.last().expect("it was there");
-                self.go_back(&frame.marks)?;
-            } else {
-                self.maintain(ops.len())?;
+            } else if went == StepResult::Diverged
+                || to != from
+                || self.remounts_every_op()
+                || self.maintain(ops.len())? == StepResult::Diverged
+            {
+                self.go_back_to(&stack)?;
             }
         }
         self.stats.known = map.len() as u64;
@@ -70,10 +75,12 @@ impl Campaign<'_, '_> {
         Ok(())
     }
 
-    fn go_back(&mut self, marks: &Marks) -> Result<(), HarnessFault> {
+    /// Goes back to the last state on the way, if there is one.
+    fn go_back_to(&mut self, stack: &[Frame]) -> Result<(), HarnessFault> {
+        let Some(frame) = stack.last() else { return Ok(()) };
         self.stats.restores += 1;
         self.since_tree = 0;
-        self.lineup.restore(marks)
+        self.lineup.restore(&frame.marks)
     }
 
     fn remounts_every_op(&self) -> bool {

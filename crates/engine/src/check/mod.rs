@@ -26,10 +26,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fathom_core::{Capability, HarnessFault, Op, RestoreMethod, Testbed, Violation};
+use fathom_record::{Observer, Progress};
 
-use crate::Reporter;
 use crate::check::call_monitor::OnStuck;
-use crate::check::finding::investigate::{Case, hang, investigate};
+use crate::check::finding::investigate::{Case, first_seen, hang, investigate};
 use crate::check::finding::{Disks, Finding};
 use crate::check::oracle::Signature;
 use crate::check::side_by_side::Inspection;
@@ -43,8 +43,11 @@ use maintenance::MaintenanceSchedule;
 pub use explore::{Exploration, Remounts, RestorePolicy, Strategy};
 pub use lineup::Participant;
 
-/// How often a reporter is told of progress.
+/// How often an observer is told of progress.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+
+/// Time for shrinking a finding, however little is left.
+const SHRINK_SECONDS_MIN: u64 = 1;
 
 /// Looking at the clock takes as long as a cheap operation; it is looked at once in so many.
 const CLOCK_EVERY: u64 = 16;
@@ -103,6 +106,8 @@ pub struct Report {
     pub coverage: OpCoverage,
     /// Every operation with the errors that it should meet in a long run.
     pub goals: Goals,
+    /// The observer ended it.
+    pub stopped: bool,
 }
 
 /// Compares `subject` with the reference until a limit of the plan is reached.
@@ -112,9 +117,9 @@ pub struct Report {
 pub fn check(
     subject: &mut dyn Testbed,
     plan: &Plan,
-    reporter: &mut dyn Reporter,
+    observer: &mut dyn Observer,
 ) -> Result<Report, HarnessFault> {
-    check_all(vec![Participant { subject, reference: plan.reference.clone() }], plan, reporter)
+    check_all(vec![Participant { subject, reference: plan.reference.clone() }], plan, observer)
 }
 
 /// Compares all participants, each with its own reference, and lets them vote on who is wrong. The first
@@ -125,7 +130,7 @@ pub fn check(
 pub fn check_all(
     participants: Vec<Participant<'_>>,
     plan: &Plan,
-    reporter: &mut dyn Reporter,
+    observer: &mut dyn Observer,
 ) -> Result<Report, HarnessFault> {
     // Only what all of them can do is asked of any.
     let can = |participant: &Participant<'_>| participant.subject.capabilities();
@@ -147,16 +152,17 @@ pub fn check_all(
         config,
         lineup: Lineup::start(participants, times, &plan.explore, &plan.on_stuck)?,
         maintenance: MaintenanceSchedule::new(&plan.explore, remountable, plan.seed),
-        reporter,
+        observer,
         started: Instant::now(),
         told: Instant::now(),
         asked: 0,
         over: false,
+        stopped: false,
         since_tree: 0,
         since_disk: 0,
         disks,
         stats: Stats::default(),
-        seen: BTreeSet::new(),
+        seen: BTreeMap::new(),
         findings: Vec::new(),
         coverage: OpCoverage::default(),
     };
@@ -169,13 +175,15 @@ struct Campaign<'a, 'b> {
     generator: Generator,
     lineup: Lineup<'b>,
     maintenance: MaintenanceSchedule,
-    reporter: &'a mut dyn Reporter,
+    observer: &'a mut dyn Observer,
     started: Instant,
-    /// When the reporter was last told of progress.
+    /// When the observer was last told of progress.
     told: Instant,
     /// How often it was asked whether it is over.
     asked: u64,
     over: bool,
+    /// The observer wants no more.
+    stopped: bool,
     /// Operations since the whole trees were compared.
     since_tree: u64,
     /// Operations since the disks were kept.
@@ -183,17 +191,20 @@ struct Campaign<'a, 'b> {
     /// Of each participant.
     disks: Vec<Disks>,
     stats: Stats,
-    seen: BTreeSet<Signature>,
+    /// What was found, by everything that it was seen as.
+    seen: BTreeMap<Signature, usize>,
     findings: Vec<Finding>,
     coverage: OpCoverage,
 }
 
-/// How a meta-operation ended.
+/// How a meta-operation, the maintenance after it or a last look ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "after a divergence the subjects are in an unknown state"]
 enum StepResult {
     /// As expected.
     AsExpected,
-    /// Something is wrong, and was looked at closely: the subjects are in an unknown state.
+    /// Something is wrong, and was looked at closely: the subjects are in an unknown state, and must
+    /// start again or go back before anything else is done with them.
     Diverged,
     /// The operations are used up in the middle of it.
     OutOfOps,
@@ -201,16 +212,19 @@ enum StepResult {
 
 impl Campaign<'_, '_> {
     fn run(mut self) -> Result<Report, HarnessFault> {
-        match self.plan.explore.strategy {
-            Strategy::Tour => self.tour()?,
-            Strategy::Dfs => self.dfs()?,
-            Strategy::Walk => self.walk()?,
-        }
+        let ended = match self.plan.explore.strategy {
+            Strategy::Tour => self.tour(),
+            Strategy::Dfs => self.dfs(),
+            Strategy::Walk => self.walk(),
+        };
+        // What was done and found so far is told also if the harness has failed.
         self.tell();
+        self.tell_sightings();
+        ended?;
         let calls: Vec<&str> = self.generator.calls().map(|call| call.name()).collect();
         let (never, goals) = (self.stats.never(&calls), self.stats.goals(&calls));
-        let Campaign { stats, findings, coverage, .. } = self;
-        Ok(Report { stats, findings, never, coverage, goals })
+        let Campaign { stats, findings, coverage, stopped, .. } = self;
+        Ok(Report { stats, findings, never, coverage, goals, stopped })
     }
 
     /// Executes one operation on all, looks as closely as it is time for, and counts it.
@@ -317,8 +331,10 @@ impl Campaign<'_, '_> {
         self.lineup.restart()
     }
 
-    /// Verifies, shrinks and reports, unless the same was found before.
+    /// Tells, verifies, shrinks and tells again, unless the same was found before.
     fn look_closer(&mut self, accusation: Accusation) -> Result<StepResult, HarnessFault> {
+        // Whatever comes next, these trees are not compared any more.
+        self.since_tree = 0;
         let pair = &mut self.lineup.pairs[accusation.participant];
         if pair.steps().is_empty() {
             return Err(HarnessFault::new(
@@ -328,32 +344,73 @@ impl Campaign<'_, '_> {
         }
         let case = Case { steps: pair.steps().to_vec(), violation: accusation.violation };
         let signature = case.signature();
-        if !self.seen.insert(signature.clone()) {
+        if let Some(known) = self.seen.get(&signature) {
+            self.findings[*known].sightings += 1;
             return Ok(StepResult::Diverged);
         }
-        self.reporter.suspicion(&signature, case.steps.len());
         let name = pair.subject().name();
         let disks = self.disks[accusation.participant].read(pair.subject())?;
         self.disks[accusation.participant].clear(pair.subject());
         let mut plan = self.plan.clone();
         plan.labels.extend(accusation.vote.map(|vote| ("vote".to_owned(), vote)));
-        let mut runner = pair.runner(signature.is_checker());
+        plan.config.check.shrink_seconds = self.shrink_seconds();
+        let first = first_seen(&name, &plan, self.stats.episodes, &case, disks.clone());
+        self.observer.seen(&first.record());
+        let mut runner = self.lineup.pairs[accusation.participant].runner(signature.is_checker());
         let hung = matches!(case.violation, Violation::Hang { .. });
         let ops = case.ops();
         let finding = match investigate(&mut runner, &plan, self.stats.episodes, case, disks) {
             // What has hung once need not come up again; the finding is not lost for that.
             Err(_) if hung => hang(&name, &plan, &ops, plan.explore.deadline),
-            finding => finding?,
+            // It was seen: a harness that fails afterwards does not undo that.
+            Err(fault) => {
+                self.add(first, signature);
+                return Err(fault);
+            }
+            Ok(finding) => finding,
         };
+        self.settle(finding, signature, &first.id);
+        Ok(StepResult::Diverged)
+    }
+
+    /// Takes over a finding that was looked at closely, and tells it.
+    fn settle(&mut self, finding: Finding, seen: Signature, seen_as: &str) {
         // With rare walks the guilty operation is only known now.
-        if finding.signature != signature && !self.seen.insert(finding.signature.clone()) {
-            return Ok(StepResult::Diverged);
-        }
+        let same = self.seen.get(&finding.signature).copied();
+        let index = match same {
+            Some(same) => {
+                self.findings[same].sightings += 1;
+                self.seen.insert(seen, same);
+                same
+            }
+            None => self.add(finding, seen),
+        };
+        let record = self.findings[index].record();
+        self.observer.finding(&record, Some(seen_as));
+    }
+
+    /// Adds a finding; what it was seen as is the same one.
+    fn add(&mut self, finding: Finding, seen: Signature) -> usize {
+        let index = self.findings.len();
+        self.seen.insert(seen, index);
+        self.seen.insert(finding.signature.clone(), index);
+        self.findings.push(finding);
         self.stats.findings += 1;
         self.over |= self.stats.findings >= self.plan.config.check.findings_max;
-        self.reporter.finding(&finding);
-        self.findings.push(finding);
-        Ok(StepResult::Diverged)
+        index
+    }
+
+    /// Time for shrinking the next finding: the first may exceed the budget of the campaign, others
+    /// hardly.
+    fn shrink_seconds(&self) -> u64 {
+        let seconds = self.plan.config.check.shrink_seconds;
+        match self.plan.budget {
+            Some(budget) if !self.findings.is_empty() => {
+                let left = budget.saturating_sub(self.started.elapsed()).as_secs();
+                seconds.min(left.max(SHRINK_SECONDS_MIN))
+            }
+            _ => seconds,
+        }
     }
 
     fn is_over(&mut self) -> bool {
@@ -373,6 +430,28 @@ impl Campaign<'_, '_> {
     fn tell(&mut self) {
         self.told = Instant::now();
         self.stats.elapsed = self.started.elapsed();
-        self.reporter.progress(&self.stats);
+        let seconds = self.stats.elapsed.as_secs_f64();
+        let share = match (self.plan.ops_max, self.plan.budget) {
+            (Some(ops_max), _) => Some(self.stats.ops as f64 / ops_max as f64),
+            (None, Some(budget)) => Some(seconds / budget.as_secs_f64()),
+            (None, None) => None,
+        };
+        let progress = Progress {
+            elapsed: self.stats.elapsed,
+            counts: self.stats.counts(),
+            share,
+            findings: self.stats.findings,
+        };
+        if self.observer.progress(&progress).is_break() {
+            self.over = true;
+            self.stopped = true;
+        }
+    }
+
+    /// Tells the findings that were seen again since they were told.
+    fn tell_sightings(&mut self) {
+        for finding in self.findings.iter().filter(|finding| finding.sightings > 1) {
+            self.observer.finding(&finding.record(), None);
+        }
     }
 }

@@ -83,6 +83,17 @@ impl Stats {
         *self.answers.entry(op.name()).or_default().entry(answer).or_default() += 1;
     }
 
+    /// The counts that every report shows, by name.
+    pub fn counts(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("operations", self.ops),
+            ("states", self.states() as u64),
+            ("trees_compared", self.trees_compared),
+            ("remounts", self.remounts),
+            ("fscks", self.fscks),
+        ]
+    }
+
     /// Different trees reached.
     pub fn states(&self) -> usize {
         self.states.len()

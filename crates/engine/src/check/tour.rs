@@ -79,7 +79,8 @@ impl Campaign<'_, '_> {
                 at = START;
             }
         }
-        self.last_look()?;
+        // Nothing comes after it, whatever it says.
+        let _ = self.last_look()?;
         self.stats.known = map.len() as u64;
         self.stats.open = map.open() as u64;
         self.stats.given_up = map.given_up() as u64;
@@ -136,10 +137,13 @@ impl Campaign<'_, '_> {
         let sweep = sweep(self.lineup.model(), &empty);
         if (sweep.len() as f64) * costs.op < costs.restart {
             self.stats.sweeps += 1;
-            if self.perform(&sweep)? == StepResult::AsExpected
-                && self.lineup.model().digest() == empty.digest()
-            {
-                return Ok(());
+            match self.perform(&sweep)? {
+                StepResult::AsExpected if self.lineup.model().digest() == empty.digest() => {
+                    return Ok(());
+                }
+                // There is nothing left to look at.
+                StepResult::Diverged => return self.restart_timed(costs),
+                StepResult::AsExpected | StepResult::OutOfOps => {}
             }
         }
         self.restore_start(costs)
@@ -149,6 +153,10 @@ impl Campaign<'_, '_> {
         if self.last_look()? == StepResult::Diverged && self.over {
             return Ok(());
         }
+        self.restart_timed(costs)
+    }
+
+    fn restart_timed(&mut self, costs: &mut Costs) -> Result<(), HarnessFault> {
         let began = Instant::now();
         self.stats.restores += 1;
         self.restart()?;

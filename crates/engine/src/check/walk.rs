@@ -14,7 +14,8 @@ impl Campaign<'_, '_> {
     }
 
     /// Runs from an empty file system to the first violation or the end of the episode. Its stream
-    /// of choices is its own, so that it can be repeated alone.
+    /// of choices is its own, so that it can be repeated alone. The next one starts with empty file
+    /// systems, whatever state this one leaves behind.
     fn episode(&mut self) -> Result<(), HarnessFault> {
         self.generator.restart(Choices::of_episode(self.plan.seed, self.stats.episodes));
         self.restart()?;
@@ -24,14 +25,14 @@ impl Campaign<'_, '_> {
             }
             let op = self.generator.next(self.lineup.model());
             if let Some(accusation) = self.act(&op)? {
-                self.look_closer(accusation)?;
+                let _ = self.look_closer(accusation)?;
                 return Ok(());
             }
             if self.maintain(1)? == StepResult::Diverged {
                 return Ok(());
             }
         }
-        self.last_look()?;
+        let _ = self.last_look()?;
         Ok(())
     }
 }

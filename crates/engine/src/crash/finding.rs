@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fathom_block::{BlockBacked, Geometry, Level};
-use fathom_core::{Digest, HarnessFault, Tree};
+use fathom_core::{Digest, Entry, FsPath, HarnessFault, Kind, Tree};
+use fathom_record::run::{FindingPage, TreeLine, WriteLine};
+use fathom_record::{Evidence, RecordError, Variant};
 use serde::{Deserialize, Serialize};
 
 use super::config::CrashConfig;
@@ -19,10 +21,12 @@ use super::script::{Event, Script};
 use super::session::SubjectFailure;
 use super::shrink::shrink;
 use super::system::{CrashSystem, ExecutedScript};
-use crate::check::finding::RecordError;
 
 /// Domain of the digest that names a finding.
 const DOMAIN_FINDING: u64 = 19;
+
+/// More variants than this are counted in a story, not shown.
+const VARIANTS_SHOWN_MAX: usize = 8;
 
 /// How often a finding is played again before it is believed.
 const RUNS: usize = 2;
@@ -32,7 +36,6 @@ pub const KIND: &str = "crash";
 
 /// `finding.toml`: everything that a replay needs, and what people want to know first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct CrashRecord {
     /// Always [`KIND`].
     pub kind: String,
@@ -43,6 +46,7 @@ pub struct CrashRecord {
     /// What exactly was tested.
     pub version: String,
     /// How many distinct images showed it.
+    #[serde(rename = "sightings", alias = "count")]
     pub count: u64,
     /// At which levels.
     pub levels: Vec<Level>,
@@ -71,6 +75,17 @@ pub struct CrashRecord {
     /// Kernel version and the like.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// Other ways in which the same cause was seen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<Variant>,
+    /// Whether it was played again and shrunk.
+    #[serde(default = "yes")]
+    pub complete: bool,
+}
+
+/// Findings of format 1 were written when they were complete.
+fn yes() -> bool {
+    true
 }
 
 /// Everything known of one finding.
@@ -96,52 +111,69 @@ pub struct CrashFinding {
     pub image: Option<Vec<u8>>,
 }
 
-/// Verifies and shrinks what a search found.
-pub(super) fn investigate(
-    system: &CrashSystem<'_>,
+/// A finding as it was first seen: nothing was played again, nothing is shorter.
+pub(super) fn first_seen(
     subject: &dyn BlockBacked,
     cause: Cause,
     group: &Group,
     plan: &CrashPlan,
-) -> Result<CrashFinding, HarnessFault> {
+) -> CrashFinding {
     let script = group.best.script.clone();
-    // A fresh system each time: nothing is remembered, everything is done again.
-    let mut runs_reproduced = 0;
-    for _ in 0..RUNS {
-        let fresh = CrashSystem::new(subject, &plan.config)?;
-        let seen = fresh.play(&script)?.and_then(|played| played.wrong);
-        runs_reproduced += usize::from(seen.is_some_and(|(seen, _)| seen == cause));
-    }
-    let minimal = match runs_reproduced {
-        0 => script.clone(),
-        _ => shrink(system, &script, &cause, plan.shrink_budget)?,
-    };
-    let played = CrashSystem::new(subject, &plan.config)?.play(&minimal)?;
-    let what = played.as_ref().and_then(|played| played.wrong.as_ref());
-    let what = what.map_or_else(|| group.best.what.clone(), |(_, what)| what.clone());
     let record = CrashRecord {
         kind: KIND.to_owned(),
-        id: id(subject, &cause, &minimal),
+        id: id(subject, &cause, &script),
         subject: subject.name().to_owned(),
         version: subject.version().to_owned(),
         count: group.images.len() as u64,
         levels: group.levels.clone(),
-        ops: minimal.ops_len(),
+        ops: script.ops_len(),
         ops_found: script.ops_len(),
-        runs: RUNS,
-        runs_reproduced,
-        image: played.as_ref().map_or_else(Digest::default, |played| played.image.digest()),
-        what,
+        runs: 0,
+        runs_reproduced: 0,
+        image: Digest::default(),
+        what: group.best.what.clone(),
         program: concat!("fathom ", env!("CARGO_PKG_VERSION")).to_owned(),
         story: String::new(),
         cause,
         geometry: subject.geometry(),
         config: plan.config.clone(),
         labels: plan.labels.clone(),
+        variants: Vec::new(),
+        complete: false,
     };
-    let mut finding = CrashFinding::new(record, script, minimal, played);
-    finding.record.story = finding.to_string();
-    Ok(finding)
+    CrashFinding::new(record, script.clone(), script, None)
+}
+
+/// Verifies and shrinks what a search found. `variants` are other ways to see the same.
+pub(super) fn investigate(
+    system: &CrashSystem<'_>,
+    subject: &dyn BlockBacked,
+    cause: Cause,
+    group: &Group,
+    variants: Vec<Variant>,
+    plan: &CrashPlan,
+) -> Result<CrashFinding, HarnessFault> {
+    let CrashFinding { mut record, script, .. } = first_seen(subject, cause, group, plan);
+    // A fresh system each time: nothing is remembered, everything is done again.
+    for _ in 0..RUNS {
+        let fresh = CrashSystem::new(subject, &plan.config)?;
+        let seen = fresh.play(&script)?.and_then(|played| played.wrong);
+        record.runs += 1;
+        record.runs_reproduced += usize::from(seen.is_some_and(|(seen, _)| seen == record.cause));
+    }
+    let minimal = match record.runs_reproduced {
+        0 => script.clone(),
+        _ => shrink(system, &script, &record.cause, plan.shrink_budget)?,
+    };
+    let played = CrashSystem::new(subject, &plan.config)?.play(&minimal)?;
+    if let Some((_, what)) = played.as_ref().and_then(|played| played.wrong.as_ref()) {
+        record.what = what.clone();
+    }
+    record.id = id(subject, &record.cause, &minimal);
+    record.ops = minimal.ops_len();
+    record.image = played.as_ref().map_or_else(Digest::default, |played| played.image.digest());
+    (record.variants, record.complete) = (variants, true);
+    Ok(CrashFinding::new(record, script, minimal, played))
 }
 
 /// Looks longer for a shorter way to a recorded finding; `None` if it does not show any more.
@@ -167,9 +199,7 @@ pub fn shrink_further(
     let mut record = stored.record.clone();
     record.id = id(subject, cause, &minimal);
     (record.ops, record.image) = (minimal.ops_len(), played.image.digest());
-    let mut finding = CrashFinding::new(record, stored.script.clone(), minimal, Some(played));
-    finding.record.story = finding.to_string();
-    Ok(Some(finding))
+    Ok(Some(CrashFinding::new(record, stored.script.clone(), minimal, Some(played))))
 }
 
 fn id(subject: &dyn BlockBacked, cause: &Cause, minimal: &Script) -> String {
@@ -209,6 +239,7 @@ impl CrashFinding {
             let cut = matches!(finding.minimal.0.last(), Some(Event::PowerCut(_)));
             finding.image = cut.then(|| played.image.to_vec());
         }
+        finding.record.story = finding.to_string();
         finding
     }
 
@@ -233,46 +264,75 @@ impl CrashFinding {
         }
     }
 
+    /// The finding with all its files, as every command records it.
+    pub fn record(&self) -> fathom_record::Finding {
+        let own = &self.record;
+        let signature = own.cause.to_string();
+        let mut record = fathom_record::Finding::new(KIND, &own.id, &signature);
+        record.details = fathom_record::Finding::details_of(own);
+        record.title = signature;
+        record.class = own.cause.class.name();
+        record.subject = own.subject.clone();
+        record.program = own.program.clone();
+        record.complete = own.complete;
+        record.sightings = own.count;
+        (record.runs, record.runs_reproduced) = (own.runs, own.runs_reproduced);
+        record.story = own.story.clone();
+        record.variants = own.variants.clone();
+        record.labels = own.labels.clone();
+        record.evidence = self.evidence();
+        record.page = self.page();
+        record
+    }
+
+    fn evidence(&self) -> Vec<Evidence> {
+        let promised: Vec<String> = self.promised.iter().map(ToString::to_string).collect();
+        let mut files = vec![
+            Evidence::lines("script.jsonl", &self.script.0),
+            Evidence::lines("minimal.jsonl", &self.minimal.0),
+            Evidence::text("before.tree", self.before.to_string()),
+            Evidence::text("promised.tree", promised.join("\nor\n\n")),
+            Evidence::text("found.tree", self.found_text()),
+            Evidence::text("diff.txt", format!("{}\n", self.record.what)),
+            Evidence::text("story.txt", self.record.story.clone()),
+        ];
+        files.extend(self.image.clone().map(|image| Evidence::bytes("crash.img", image)));
+        let repro = repro::files(&self.record, &self.minimal).into_iter();
+        files.extend(repro.map(|(name, text)| Evidence::text(name, text)));
+        files
+    }
+
     /// Writes the directory `out/ID` and returns its path.
     ///
     /// # Errors
     /// If a file cannot be written.
     pub fn write(&self, out: &Path) -> Result<PathBuf, RecordError> {
-        let dir = out.join(&self.record.id);
-        let io = |path: &Path| {
-            let path = path.to_owned();
-            move |source| RecordError::Io { path, source }
+        self.record().write(out)
+    }
+
+    /// The parts of the story, for reports.
+    fn page(&self) -> FindingPage {
+        let writes = self.writes.iter().enumerate().map(|(index, (text, arrived))| WriteLine {
+            index,
+            text: text.clone(),
+            arrived: *arrived,
+        });
+        let events = match self.minimal.0.split_last() {
+            Some((Event::PowerCut(_), before)) => before,
+            _ => &self.minimal.0,
         };
-        fs::create_dir_all(&dir).map_err(io(&dir))?;
-        let lines = |script: &Script| {
-            script.0.iter().fold(String::new(), |mut text, event| {
-                text.push_str(&serde_json::to_string(event).expect("plain data"));
-                text.push('\n');
-                text
-            })
-        };
-        let promised: Vec<String> = self.promised.iter().map(ToString::to_string).collect();
-        let mut files = vec![
-            ("finding.toml", toml::to_string(&self.record).expect("plain data").into_bytes()),
-            ("script.jsonl", lines(&self.script).into_bytes()),
-            ("minimal.jsonl", lines(&self.minimal).into_bytes()),
-            ("before.tree", self.before.to_string().into_bytes()),
-            ("promised.tree", promised.join("\nor\n\n").into_bytes()),
-            ("found.tree", self.found_text().into_bytes()),
-            ("diff.txt", format!("{}\n", self.record.what).into_bytes()),
-            ("story.txt", self.record.story.clone().into_bytes()),
-        ];
-        files.extend(self.image.clone().map(|image| ("crash.img", image)));
-        let repro = repro::files(&self.record, &self.minimal).into_iter();
-        files.extend(repro.map(|(name, text)| (name, text.into_bytes())));
-        for (name, bytes) in files {
-            let path = dir.join(name);
-            if let Some(above) = path.parent() {
-                fs::create_dir_all(above).map_err(io(above))?;
-            }
-            fs::write(&path, bytes).map_err(io(&path))?;
+        FindingPage {
+            levels: self.record.levels.iter().map(ToString::to_string).collect(),
+            ops: events.iter().map(ToString::to_string).collect(),
+            in_flight: events.len().saturating_sub(1),
+            cut: self.cut(),
+            writes: writes.collect(),
+            before: tree_lines(&self.before),
+            promised: self.promised.iter().map(tree_lines).collect(),
+            found: self.found.as_ref().map(tree_lines).unwrap_or_default(),
+            differences: self.record.what.lines().map(str::to_owned).collect(),
+            ..FindingPage::default()
         }
-        Ok(dir)
     }
 
     fn found_text(&self) -> String {
@@ -281,6 +341,22 @@ impl CrashFinding {
             Err(why) => format!("{why}\n"),
         }
     }
+}
+
+/// A tree, entry by entry, in words.
+fn tree_lines(tree: &Tree) -> Vec<TreeLine> {
+    let line = |(path, entry): (&FsPath, &Entry)| {
+        let text = match (&entry.broken, entry.kind) {
+            (Some(broken), _) => format!("{} fails with {}", broken.call, broken.errno),
+            (None, Kind::Dir) => "directory".to_owned(),
+            (None, _) if entry.size == 0 => "file, empty".to_owned(),
+            (None, _) => {
+                format!("file, {} bytes, contents {}", entry.size, &entry.content.to_string()[..8])
+            }
+        };
+        TreeLine { path: path.to_string(), text }
+    };
+    tree.entries.iter().map(line).collect()
 }
 
 /// A recorded finding, read back.
@@ -297,9 +373,7 @@ pub struct StoredCrash {
 impl StoredCrash {
     /// Whether a directory holds a crash finding (rather than one of `fathom check`).
     pub fn is_in(dir: &Path) -> bool {
-        let text = fs::read_to_string(dir.join("finding.toml")).unwrap_or_default();
-        let kind = text.parse::<toml::Table>().ok().and_then(|mut table| table.remove("kind"));
-        kind.is_some_and(|kind| kind.as_str() == Some(KIND))
+        fathom_record::Finding::kind_in(dir).as_deref() == Some(KIND)
     }
 
     /// Reads the directory of a finding.
@@ -314,8 +388,7 @@ impl StoredCrash {
             Ok::<_, RecordError>((path, text))
         };
         let damaged = |path: PathBuf, message: String| RecordError::Damaged { path, message };
-        let (path, toml) = text("finding.toml")?;
-        let record = toml::from_str(&toml).map_err(|error| damaged(path, error.to_string()))?;
+        let record = fathom_record::Finding::read(dir)?.record(dir)?;
         let script = |name| {
             let (path, lines) = text(name)?;
             let events = lines.lines().map(serde_json::from_str).collect::<Result<_, _>>();
@@ -383,6 +456,7 @@ impl CrashReplay {
             None => CrashVerdict::NotReproduced,
         };
         let mut record = stored.record.clone();
+        record.complete = true;
         if let Some((_, what)) = wrong {
             record.what = what;
         }
@@ -418,11 +492,16 @@ impl fmt::Display for CrashFinding {
             writeln!(f, "The power fails in operation {last}, {}.", self.cut())?;
         }
         self.write_trees(f)?;
-        writeln!(
-            f,
-            "\nseen in {} crash images; played again {} times, {} of them the same",
-            record.count, record.runs, record.runs_reproduced
-        )?;
+        self.write_variants(f)?;
+        write!(f, "\nseen in {} crash images; ", record.count)?;
+        match record.complete {
+            true => writeln!(
+                f,
+                "played again {} times, {} of them the same",
+                record.runs, record.runs_reproduced
+            )?,
+            false => writeln!(f, "as it was first seen: not yet played again")?,
+        }
         if record.ops < record.ops_found {
             writeln!(f, "shrunk from {} operations to {}", record.ops_found, record.ops)?;
         }
@@ -431,6 +510,21 @@ impl fmt::Display for CrashFinding {
 }
 
 impl CrashFinding {
+    fn write_variants(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let variants = &self.record.variants;
+        if variants.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "\nthe same cause shows as:")?;
+        for variant in variants.iter().take(VARIANTS_SHOWN_MAX) {
+            writeln!(f, "  {} ({} images)", variant.signature, variant.sightings)?;
+        }
+        match variants.len().saturating_sub(VARIANTS_SHOWN_MAX) {
+            0 => Ok(()),
+            more => writeln!(f, "  … and {more} more: see finding.toml"),
+        }
+    }
+
     fn write_trees(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.promised.is_empty() {
             return writeln!(f, "{}", self.record.what);
@@ -441,7 +535,7 @@ impl CrashFinding {
                 .iter()
                 .filter(|(path, _)| path.as_bytes() != b".")
                 .map(|(path, entry)| match entry.kind {
-                    fathom_core::Kind::Dir => format!("{path}/"),
+                    Kind::Dir => format!("{path}/"),
                     _ => format!("{path} ({} bytes)", entry.size),
                 })
                 .collect();

@@ -36,6 +36,14 @@ pub enum Class {
     Rejected,
 }
 
+impl Class {
+    /// The name for machines: `lost_entry`.
+    pub(super) fn name(self) -> String {
+        let name = serde_json::to_value(self).expect("a class is plain data");
+        name.as_str().unwrap_or_default().to_owned()
+    }
+}
+
 impl fmt::Display for Class {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

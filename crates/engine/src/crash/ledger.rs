@@ -101,6 +101,18 @@ pub struct Group {
     pub levels: Vec<Level>,
 }
 
+impl Group {
+    /// Whether its best sighting is a better one than that of the other.
+    pub fn is_better_than(&self, other: &Group) -> bool {
+        self.rank < other.rank
+    }
+
+    /// The weakest power failure that shows it; none if it shows without one.
+    pub fn level_needed(&self) -> Option<Level> {
+        self.levels.first().copied()
+    }
+}
+
 /// The findings so far, by cause.
 #[derive(Default)]
 pub struct Groups {

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use fathom_block::{BlockBacked, Level};
 use fathom_core::HarnessFault;
+use fathom_record::Variant;
 
 use super::config::{ConfigError, CrashConfig};
-use super::finding::{CrashFinding, investigate};
-use super::judge::Cause;
+use super::finding::{CrashFinding, first_seen, investigate};
+use super::judge::{Cause, Class};
+use super::ledger::Group;
 use super::system::CrashSystem;
 use crate::coverage::OpCoverage;
 use crate::search::{
@@ -42,34 +44,9 @@ pub struct CrashPlan {
     pub shrink_budget: Duration,
     /// Kernel version and the like, for the records.
     pub labels: BTreeMap<String, String>,
-}
-
-/// Where a check is.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Sample {
-    /// Since the start.
-    pub elapsed: Duration,
-    /// Different states.
-    pub states: u64,
-    /// Steps taken.
-    pub transitions: u64,
-    /// The longest workload so far.
-    pub depth: usize,
-    /// States that wait.
-    pub open: u64,
-    /// Distinct images judged.
-    pub crash_images: u64,
-    /// Causes found.
-    pub findings: u64,
-}
-
-/// Is told how it goes.
-pub trait CrashObserver {
-    /// A few times per second; `Break` stops (and saves) the search.
-    fn progress(&mut self, sample: &Sample) -> ControlFlow<()>;
-
-    /// A finding is being verified and shrunk.
-    fn investigating(&mut self, cause: &Cause);
+    /// Whether sightings with the same cause are one finding with variants; otherwise every signature
+    /// is verified and shrunk for itself.
+    pub group: bool,
 }
 
 /// What came out.
@@ -81,8 +58,6 @@ pub struct CrashReport {
     pub levels: Vec<Level>,
     /// Distinct images judged.
     pub crash_images: u64,
-    /// How it went.
-    pub samples: Vec<Sample>,
     /// What is wrong, worst first.
     pub findings: Vec<CrashFinding>,
     /// What a good run reaches and this one did not.
@@ -115,16 +90,11 @@ pub enum CrashError {
 pub fn crash(
     subject: &dyn BlockBacked,
     plan: &CrashPlan,
-    observer: &mut dyn CrashObserver,
+    observer: &mut dyn fathom_record::Observer,
 ) -> Result<CrashReport, CrashError> {
     plan.config.validate()?;
     let system = CrashSystem::new(subject, &plan.config)?;
-    let mut watcher = Watcher {
-        system: &system,
-        observer,
-        samples: Vec::new(),
-        stop_at_first: plan.stop_at_first,
-    };
+    let mut watcher = Watcher { system: &system, subject, plan, observer, told: BTreeMap::new() };
     let search_plan = Plan {
         threads: plan.threads,
         depth_max: Some(plan.config.depth),
@@ -140,31 +110,42 @@ pub fn crash(
         }),
         ..Plan::default()
     };
-    let report = search(&system, &plan.strategy, &search_plan, &mut watcher)?;
+    let report = search(&system, &plan.strategy, &search_plan, &mut watcher);
+    // Whatever comes next: what was found is told.
+    watcher.tell_new();
+    let told = watcher.told;
+    let report = report?;
     if let Some(fault) = system.fault() {
         return Err(fault.into());
     }
-    let mut samples = watcher.samples;
-    samples.push(Sample {
-        elapsed: report.elapsed,
+    let end = Progress {
         states: report.states,
         transitions: report.transitions,
         depth: report.states_by_depth.len().saturating_sub(1),
         open: report.states_open,
-        crash_images: system.ledger.images.len(),
-        findings: system.ledger.groups.len() as u64,
-    });
+        elapsed: report.elapsed,
+        ..Progress::default()
+    };
+    // The search is over: nothing can be stopped any more.
+    let _ = observer.progress(&progress(&system, plan, &end));
     let crash_images = system.ledger.images.len();
     let (reached, coverage) = (system.ledger.reached(), system.ledger.recorded());
     let mut findings = Vec::new();
-    for (cause, group) in system.ledger.groups.snapshot() {
-        observer.investigating(&cause);
-        findings.push(investigate(&system, subject, cause, &group, plan)?);
+    for (cause, group, others) in causes(&system, plan.group) {
+        let told_as = |cause| told.get(cause).and_then(|told| told.id.as_deref());
+        let members = || std::iter::once(&cause).chain(others.iter().map(|(cause, _)| cause));
+        let seen_as: Vec<&str> = members().filter_map(told_as).collect();
+        let variants = others.iter().map(variant).collect();
+        let finding = investigate(&system, subject, cause.clone(), &group, variants, plan)?;
+        let record = finding.record();
+        observer.finding(&record, seen_as.first().copied());
+        // At first it seemed to be more than one.
+        seen_as.iter().skip(1).for_each(|id| observer.finding(&record, Some(id)));
+        findings.push(finding);
     }
     Ok(CrashReport {
         levels: system.levels().to_vec(),
         crash_images,
-        samples,
         findings,
         goals_missed: GOALS.into_iter().filter(|goal| !reached.iter().any(|r| r == goal)).collect(),
         search: report,
@@ -181,40 +162,118 @@ fn label(subject: &dyn BlockBacked, config: &CrashConfig) -> String {
     format!("crash {} {} {geometry} {config}", subject.name(), subject.version())
 }
 
-/// Samples of a chart; beyond this every second one is dropped.
-const SAMPLES_MAX: usize = 2000;
+/// What makes sightings one finding. With `group`: the kind of power failure that is needed, and the
+/// class of what it leaves. Where writes must be reordered or lost to show it, a flush is missing, and
+/// of which class its consequences are is chance.
+fn key(
+    cause: &Cause,
+    level: Option<Level>,
+    group: bool,
+) -> (Option<Level>, Option<Class>, Option<Cause>) {
+    let reordered = matches!(level, Some(Level::Epoch | Level::Lost));
+    match group {
+        true if reordered => (level, None, None),
+        true => (level, Some(cause.class), None),
+        false => (level, None, Some(cause.clone())),
+    }
+}
+
+/// What was found, by cause: the best sighting of each, and the others that have the same cause.
+fn causes(system: &CrashSystem<'_>, group: bool) -> Vec<(Cause, Group, Vec<(Cause, Group)>)> {
+    let mut causes: BTreeMap<_, Vec<(Cause, Group)>> = BTreeMap::new();
+    for (cause, sightings) in system.ledger.groups.snapshot() {
+        let key = key(&cause, sightings.level_needed(), group);
+        causes.entry(key).or_default().push((cause, sightings));
+    }
+    let mut found = Vec::new();
+    for (_, mut members) in causes {
+        let best = (1..members.len()).fold(0, |best, index| {
+            if members[index].1.is_better_than(&members[best].1) { index } else { best }
+        });
+        let (cause, sightings) = members.remove(best);
+        found.push((cause, sightings, members));
+    }
+    found.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+    found
+}
+
+fn variant((cause, group): &(Cause, Group)) -> Variant {
+    Variant {
+        signature: cause.to_string(),
+        class: cause.class.name(),
+        sightings: group.images.len() as u64,
+        run: group.best.script.0.iter().map(|event| format!("{event}\n")).collect(),
+    }
+}
+
+/// Where a check is, for those who watch it.
+fn progress(
+    system: &CrashSystem<'_>,
+    plan: &CrashPlan,
+    search: &Progress,
+) -> fathom_record::Progress {
+    fathom_record::Progress {
+        elapsed: search.elapsed,
+        counts: vec![
+            ("crash_images", system.ledger.images.len()),
+            ("states", search.states),
+            ("transitions", search.transitions),
+            ("waiting", search.open),
+            ("depth", search.depth as u64),
+        ],
+        share: plan.time_max.map(|max| search.elapsed.as_secs_f64() / max.as_secs_f64()),
+        findings: system.ledger.groups.len() as u64,
+    }
+}
 
 struct Watcher<'a, 'o> {
     system: &'a CrashSystem<'a>,
-    observer: &'o mut dyn CrashObserver,
-    samples: Vec<Sample>,
-    stop_at_first: bool,
+    subject: &'a dyn BlockBacked,
+    plan: &'a CrashPlan,
+    observer: &'o mut dyn fathom_record::Observer,
+    told: BTreeMap<Cause, Told>,
+}
+
+/// What was told of a cause when it was first seen.
+struct Told {
+    level: Option<Level>,
+    /// The id under which it was told; none if another cause of its group was told before.
+    id: Option<String>,
+}
+
+impl Watcher<'_, '_> {
+    /// Tells what was found since the last time, so that nothing that ends the search loses it.
+    fn tell_new(&mut self) {
+        if self.system.ledger.groups.len() == self.told.len() {
+            return;
+        }
+        for (cause, group) in self.system.ledger.groups.snapshot() {
+            if self.told.contains_key(&cause) {
+                continue;
+            }
+            let level = group.level_needed();
+            let is_same = |(told, about): (&Cause, &Told)| {
+                let key = |cause, level| key(cause, level, self.plan.group);
+                key(told, about.level) == key(&cause, level)
+            };
+            let mut id = None;
+            if !self.told.iter().any(is_same) {
+                let first = first_seen(self.subject, cause.clone(), &group, self.plan);
+                self.observer.seen(&first.record());
+                id = Some(first.record.id);
+            }
+            self.told.insert(cause, Told { level, id });
+        }
+    }
 }
 
 impl Observer for Watcher<'_, '_> {
-    fn progress(&mut self, progress: &Progress) -> ControlFlow<()> {
-        let ledger = &self.system.ledger;
-        let sample = Sample {
-            elapsed: progress.elapsed,
-            states: progress.states,
-            transitions: progress.transitions,
-            depth: progress.depth,
-            open: progress.open,
-            crash_images: ledger.images.len(),
-            findings: ledger.groups.len() as u64,
-        };
-        if self.samples.len() == SAMPLES_MAX {
-            let mut index = 0;
-            self.samples.retain(|_| {
-                index += 1;
-                index % 2 == 0
-            });
-        }
-        self.samples.push(sample);
-        if self.stop_at_first && sample.findings > 0 {
+    fn progress(&mut self, search: &Progress) -> ControlFlow<()> {
+        self.tell_new();
+        if self.plan.stop_at_first && !self.told.is_empty() {
             return ControlFlow::Break(());
         }
-        self.observer.progress(&sample)
+        self.observer.progress(&progress(self.system, self.plan, search))
     }
 
     fn discovery(&mut self, _: &Discovery) {}

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use fathom_block::{CrashPoint, Level};
 use fathom_core::{HarnessFault, Op, Pattern};
 use fathom_model::{Config, Model};
+use fathom_record::minimise;
 
 use super::judge::Cause;
 use super::script::{Event, Script};
@@ -60,20 +61,18 @@ impl Shrinker<'_> {
         events
     }
 
-    /// Removes events, many at a time first.
+    /// Removes events, many at a time first; the last one is what the power cut interrupts.
     fn fewer(&mut self) -> Result<(), HarnessFault> {
-        let mut len = self.body().len().div_ceil(2);
-        while len > 0 && !self.is_late() {
-            let mut at = 0;
-            while at + len < self.body().len() {
-                let mut events = self.body();
-                events.drain(at..at + len);
-                if !self.accept(events)? {
-                    at += 1;
-                }
-            }
-            len /= 2;
-        }
+        let mut events = self.body();
+        let Some(last) = events.pop() else { return Ok(()) };
+        minimise(events, self.until, |events| {
+            let candidate = events.iter().chain([&last]).cloned().collect();
+            Ok(self.accept(candidate)?.then(|| {
+                let mut kept = self.body();
+                kept.pop();
+                kept
+            }))
+        })?;
         Ok(())
     }
 
@@ -81,6 +80,9 @@ impl Shrinker<'_> {
     fn smaller(&mut self) -> Result<(), HarnessFault> {
         for index in 0..self.body().len() {
             for smaller in [1, 16, 64, 128, 256] {
+                if self.is_late() {
+                    return Ok(());
+                }
                 let mut events = self.body();
                 match events.get_mut(index) {
                     Some(Event::Op(Op::Pwrite { data: Pattern { len, .. }, .. }))

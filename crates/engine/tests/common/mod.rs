@@ -13,6 +13,7 @@ use fathom_model::Model;
 pub(crate) fn plan(seed: u64, ops: u64) -> Plan {
     let mut config = Config::default();
     config.check.shrink_seconds = 5;
+    config.check.findings_max = 1;
     config.check.tree_every = 1;
     let mut plan = Plan::new(seed, config, reference());
     plan.explore.strategy = Strategy::Walk;

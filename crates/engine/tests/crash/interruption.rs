@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use fathom_block::Level;
 use fathom_block::backed::Durable;
-use fathom_engine::crash::run::{CrashObserver, Sample};
-use fathom_engine::crash::{Cause, CrashConfig, CrashPlan, crash};
+use fathom_engine::crash::{CrashConfig, CrashPlan, crash};
 use fathom_engine::search::Stop;
+use fathom_engine::{Observer, Silent};
+use fathom_record::{Finding, Progress};
 
 use super::bug::Bug;
 use super::toy::Toy;
@@ -61,8 +62,8 @@ struct Restless {
     stop: bool,
 }
 
-impl CrashObserver for Restless {
-    fn progress(&mut self, _: &Sample) -> ControlFlow<()> {
+impl Observer for Restless {
+    fn progress(&mut self, _: &Progress) -> ControlFlow<()> {
         self.left = self.left.saturating_sub(1);
         if self.left > 0 {
             return ControlFlow::Continue(());
@@ -73,7 +74,9 @@ impl CrashObserver for Restless {
         if self.stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    fn investigating(&mut self, _: &Cause) {}
+    fn seen(&mut self, _: &Finding) {}
+
+    fn finding(&mut self, _: &Finding, _: Option<&str>) {}
 }
 
 #[test]
@@ -115,8 +118,7 @@ fn a_checkpoint_of_another_check_is_refused() {
     let path = directory.path().join("checkpoint");
     run(&toy(), &CrashPlan { states_max: Some(9), ..saving(&path, false) });
     let other = CrashConfig { remember: 1, ..config() };
-    let refused =
-        crash(&toy(), &CrashPlan { config: other, ..saving(&path, true) }, &mut super::Unobserved);
+    let refused = crash(&toy(), &CrashPlan { config: other, ..saving(&path, true) }, &mut Silent);
     let error = refused.map(|report| report.crash_images).expect_err("another search").to_string();
     assert!(error.contains("another"), "{error}");
 }

@@ -9,34 +9,22 @@ mod toy;
 mod twice;
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::sync::Once;
 use std::time::Duration;
 
 use fathom_block::Bounds;
 use fathom_core::partition::{Coverage, Granularity, Hit};
+use fathom_engine::Silent;
 use fathom_engine::crash::config::Identity;
-use fathom_engine::crash::run::{CrashObserver, Sample};
 use fathom_engine::crash::workload::StepKind;
 use fathom_engine::crash::{
-    Cause, Class, CrashConfig, CrashFinding, CrashPlan, CrashReport, crash, quiet_panics,
+    Class, CrashConfig, CrashFinding, CrashPlan, CrashReport, crash, quiet_panics,
 };
 use fathom_engine::search::Strategy;
 
 use toy::Toy;
 
 const THREADS: [usize; 3] = [1, 2, 4];
-
-/// Lets everything happen.
-struct Unobserved;
-
-impl CrashObserver for Unobserved {
-    fn progress(&mut self, _: &Sample) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
-
-    fn investigating(&mut self, _: &Cause) {}
-}
 
 /// The settings that the numbers in these tests belong to, whatever the defaults of the program are.
 fn base() -> CrashConfig {
@@ -71,13 +59,14 @@ fn plan(config: &CrashConfig) -> CrashPlan {
         checkpoint_every: Duration::from_millis(1),
         shrink_budget: Duration::from_secs(10),
         labels: BTreeMap::new(),
+        group: false,
     }
 }
 
 fn run(toy: &Toy, plan: &CrashPlan) -> CrashReport {
     static QUIET: Once = Once::new();
     QUIET.call_once(quiet_panics);
-    crash(toy, plan, &mut Unobserved).expect("a sound plan")
+    crash(toy, plan, &mut Silent).expect("a sound plan")
 }
 
 fn check(toy: &Toy, config: &CrashConfig) -> CrashReport {

@@ -20,7 +20,12 @@ pub(super) fn section(finding: &FindingPage, number: usize, open: bool) -> Marku
                     span class="badge bad" { (spaced(&finding.class)) }
                     span class="badge" { (counted(finding.count, "time")) }
                     @for level in &finding.levels { span class="badge" { (level) } }
+                    @if !finding.complete { span class="badge" { "as first seen" } }
                 }
+            }
+            @if !finding.variants.is_empty() {
+                p { "The same cause shows as:" }
+                ul { @for variant in &finding.variants { li { (variant) } } }
             }
             div class="story" {
                 @for paragraph in finding.story.split("\n\n").filter(|text| !text.trim().is_empty()) {

@@ -64,6 +64,7 @@ fn header(run: &Run, verdict: &str) -> Markup {
         Kind::Crash => "power failures",
         Kind::Check => "comparison with the reference",
         Kind::Design => "a design, explored",
+        Kind::Cover => "what a test tool exercises",
     };
     html! {
         header class=(state) {
@@ -75,6 +76,8 @@ fn header(run: &Run, verdict: &str) -> Markup {
                     dt { "tested" } dd { (run.version) }
                     @if !run.geometry.is_empty() { dt { "device" } dd { (run.geometry) } }
                     dt { "command" } dd { code { (run.command) } }
+                    @if let Some(seed) = run.seed { dt { "seed" } dd { code { (seed) } } }
+                    @if !run.complete { dt { "complete" } dd { "no: what follows is what it has so far" } }
                 }
             }
         }
@@ -91,6 +94,17 @@ fn numbers(run: &Run) -> Markup {
                         span class="tile-value" { (grouped(count.value)) }
                         span class="tile-about" { (count.about) }
                     }
+                }
+            }
+        }
+        @if !run.known.is_empty() || !run.no_longer_seen.is_empty() {
+            aside class="missed" {
+                b { "What is known already" }
+                ul {
+                    @for known in &run.known {
+                        li { (known.signature) " (" (counted(known.sightings, "time")) "): " (known.because) }
+                    }
+                    @for gone in &run.no_longer_seen { li { b { "no longer seen: " } (gone) } }
                 }
             }
         }

@@ -13,6 +13,8 @@ pub(crate) fn littlefs() -> Run {
     Run {
         format: FORMAT,
         kind: Kind::Crash,
+        seed: None,
+        complete: true,
         command: "fathom crash littlefs --depth 6".to_owned(),
         subject: "littlefs".to_owned(),
         version: "littlefs-rust 0.1.0 (port of littlefs v2.11)".to_owned(),
@@ -27,6 +29,8 @@ pub(crate) fn littlefs() -> Run {
         samples: samples(120),
         goals_missed: vec!["a power failure while a full disk was being freed".to_owned()],
         findings: vec![rename_finding()],
+        known: Vec::new(),
+        no_longer_seen: Vec::new(),
         plots: Vec::new(),
     }
 }
@@ -124,6 +128,8 @@ pub(crate) fn rename_finding() -> FindingPage {
         class: "lost_entry".to_owned(),
         title: "The file next to a renamed one disappears".to_owned(),
         count: 1_284,
+        complete: true,
+        variants: Vec::new(),
         levels: vec!["linear".to_owned(), "torn".to_owned()],
         ops: [
             "mkdir src",
@@ -202,6 +208,8 @@ fn design_finding() -> FindingPage {
         id: text("0123456789ab"),
         class: text("keeps what it promised"),
         title: text("keeps what it promised is violated"),
+        complete: true,
+        variants: Vec::new(),
         levels: Vec::new(),
         ops: Vec::new(),
         cut: String::new(),
@@ -241,6 +249,8 @@ pub(crate) fn design() -> Run {
         kind: Kind::Design,
         subject: text("journal (no-checksum)"),
         version: text("journal (no-checksum), a model"),
+        seed: None,
+        complete: true,
         command: text("fathom design journal --switch no-checksum"),
         geometry: text("62 blocks of 16 bytes, written in units of 16"),
         guarantee: Vec::new(),
@@ -252,6 +262,8 @@ pub(crate) fn design() -> Run {
             about: text("steps taken and power failures judged"),
         }],
         findings: vec![design_finding()],
+        known: Vec::new(),
+        no_longer_seen: Vec::new(),
         plots: vec![plot],
         ..littlefs()
     }

@@ -14,10 +14,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fathom-model", &["fathom-core"]),
     ("fathom-block", &["fathom-core"]),
     ("fathom-subjects", &["fathom-core", "fathom-model", "fathom-block"]),
-    ("fathom-engine", &["fathom-core", "fathom-model", "fathom-block"]),
-    ("fathom-designs", &["fathom-core", "fathom-block", "fathom-engine"]),
+    ("fathom-engine", &["fathom-core", "fathom-model", "fathom-block", "fathom-record"]),
+    ("fathom-designs", &["fathom-core", "fathom-block", "fathom-engine", "fathom-record"]),
+    ("fathom-record", &["fathom-core"]),
     ("fathom-trace", &["fathom-core"]),
-    ("fathom-report", &["fathom-core"]),
+    ("fathom-report", &["fathom-core", "fathom-record"]),
     (
         "fathom",
         &[
@@ -28,6 +29,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "fathom-engine",
             "fathom-designs",
             "fathom-trace",
+            "fathom-record",
             "fathom-report",
         ],
     ),

@@ -1,27 +1,24 @@
 //! `fathom crash`: cuts the power of a library file system at every write of every short workload.
 
 pub(crate) mod again;
-mod bar;
 pub(crate) mod plan;
 mod subject;
 pub(crate) mod tell;
 
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use fathom_block::BlockBacked;
 use fathom_engine::crash::{self, CrashPlan, CrashReport};
-use fathom_report::run::FILE;
 use fathom_trace::report::Report;
 use serde_json::json;
 
 use super::Ending;
 use crate::args::CrashArgs;
 use crate::cover::own::{self, Files};
+use crate::progress::{KnownArgs, RunObserver};
 use crate::text::{print, print_json};
-use bar::Bar;
-use tell::{geometry_text, page, report_json, tell};
+use tell::{describe, geometry_text, report_json, run_of, summary};
 
 pub(crate) use subject::open;
 
@@ -33,18 +30,23 @@ pub(crate) fn run(args: &CrashArgs, out: &Path, json: bool) -> Result<Ending> {
         return dry_run(&*subject, &plan, json);
     }
     let files = Files::new(out, args.coverage.as_ref())?;
-    let report = check(&*subject, &plan, out, json)?;
+    let (mut observer, report) = match check(&*subject, &plan, out, &args.known, json)? {
+        Checked::Done(observer, report) => (observer, report),
+        Checked::Failed(ending) => return Ok(ending),
+    };
     let coverage = coverage(&*subject, &report);
-    files.write(&coverage)?;
+    let written = files.write(&coverage);
+    let ending = observer.finish(|run| describe(run, &report))?;
     if json {
-        let mut value = report_json(&*subject, &report);
+        let mut value = report_json(&*subject, &report, observer.run());
         value.as_object_mut().expect("it is one").extend(own::json(&coverage));
         print_json(&value)?;
     } else {
-        print(&tell(&*subject, &report, out))?;
+        print(&summary(&*subject, &report, observer.run()))?;
         print(&own::short(&coverage, &files))?;
     }
-    Ok(if report.findings.is_empty() { Ending::Clean } else { Ending::Findings })
+    written?;
+    Ok(ending)
 }
 
 /// What the workloads have exercised.
@@ -53,24 +55,28 @@ fn coverage(subject: &dyn BlockBacked, report: &CrashReport) -> Report {
     own::report(&report.coverage, &title, report.search.elapsed.as_secs_f64())
 }
 
-/// Runs the check and records what it finds.
+/// A check that ran.
+pub(crate) enum Checked {
+    /// To its end.
+    Done(RunObserver, Box<CrashReport>),
+    /// Until the harness failed, after something was found.
+    Failed(Ending),
+}
+
+/// Runs the check; what it finds is recorded and told as it is found.
 pub(crate) fn check(
     subject: &dyn BlockBacked,
     plan: &CrashPlan,
     out: &Path,
-    quiet: bool,
-) -> Result<CrashReport> {
-    fs::create_dir_all(out)
-        .with_context(|| format!("cannot write to {}: give another --out", out.display()))?;
+    known: &KnownArgs,
+    json: bool,
+) -> Result<Checked> {
     crash::quiet_panics();
-    let mut bar = Bar::new(plan.time_max, quiet);
-    let report = crash::crash(subject, plan, &mut bar)?;
-    drop(bar);
-    for finding in &report.findings {
-        finding.write(out)?;
+    let mut observer = RunObserver::start(out, run_of(subject, plan), known, json)?;
+    match crash::crash(subject, plan, &mut observer) {
+        Ok(report) => Ok(Checked::Done(observer, Box::new(report))),
+        Err(error) => Ok(Checked::Failed(observer.fail(error.into())?)),
     }
-    page(subject, &report, plan.threads, out).write(&out.join(FILE))?;
-    Ok(report)
 }
 
 fn dry_run(subject: &dyn BlockBacked, plan: &CrashPlan, json: bool) -> Result<Ending> {

@@ -1,16 +1,14 @@
-//! A run in words, as JSON, and as the page that reports are made from.
-
-use std::path::Path;
+//! A run in words, as JSON, and as reports want it.
 
 use fathom_block::backed::{Durable, Order};
 use fathom_block::{BlockBacked, Geometry};
-use fathom_core::{Entry, FsPath, Kind as EntryKind, Tree};
-use fathom_engine::crash::{CrashFinding, CrashReport, Event};
-use fathom_report::run::{
-    Count, FORMAT, FindingPage, Kind, Promise, Run, Sample, TreeLine, WriteLine,
-};
+use fathom_engine::crash::{CrashFinding, CrashPlan, CrashReport};
+use fathom_engine::search::{Stop, Strategy};
+use fathom_record::Run;
+use fathom_record::run::{Count, Kind, Promise};
 use serde_json::{Value, json};
 
+use crate::progress::started;
 use crate::text::{bold, grouped};
 
 /// A device in words.
@@ -23,35 +21,11 @@ pub(crate) fn geometry_text(geometry: &Geometry) -> String {
     )
 }
 
-/// Findings that are told in full; the others are named.
-const STORIES_MAX: usize = 3;
-
-/// A run for people: its findings as stories, then what was done.
-pub(crate) fn tell(subject: &dyn BlockBacked, report: &CrashReport, out: &Path) -> String {
-    let mut text = String::new();
-    for finding in report.findings.iter().take(STORIES_MAX) {
-        text.push_str(&finding.to_string());
-        let directory = out.join(&finding.record.id);
-        text.push_str(&format!("files:  {}\n\n", directory.display()));
-    }
-    if report.findings.len() > STORIES_MAX {
-        text.push_str("also found:\n");
-        for finding in &report.findings[STORIES_MAX..] {
-            let record = &finding.record;
-            text.push_str(&format!(
-                "  {}  {} ({} images)\n",
-                record.id, record.cause, record.count
-            ));
-        }
-        text.push('\n');
-    }
-    text.push_str(&summary(subject, report));
-    text
-}
-
-fn summary(subject: &dyn BlockBacked, report: &CrashReport) -> String {
+/// What was done, for people; the findings have been told.
+pub(crate) fn summary(subject: &dyn BlockBacked, report: &CrashReport, run: &Run) -> String {
     let search = &report.search;
-    let found = match report.findings.len() {
+    let found = match run.findings.len() {
+        0 if !run.known.is_empty() => "only known findings".to_owned(),
         0 => "every crash left what was promised".to_owned(),
         1 => "1 finding".to_owned(),
         count => format!("{count} findings"),
@@ -77,7 +51,9 @@ fn summary(subject: &dyn BlockBacked, report: &CrashReport) -> String {
 }
 
 /// A run for machines.
-pub(crate) fn report_json(subject: &dyn BlockBacked, report: &CrashReport) -> Value {
+pub(crate) fn report_json(subject: &dyn BlockBacked, report: &CrashReport, run: &Run) -> Value {
+    let reported =
+        |finding: &&CrashFinding| run.findings.iter().any(|page| page.id == finding.record.id);
     let finding = |finding: &CrashFinding| {
         let record = &finding.record;
         json!({
@@ -85,6 +61,7 @@ pub(crate) fn report_json(subject: &dyn BlockBacked, report: &CrashReport) -> Va
             "class": record.cause.class,
             "cause": record.cause.to_string(),
             "count": record.count,
+            "variants": record.variants,
             "levels": record.levels,
             "ops": finding.minimal.ops().map(ToString::to_string).collect::<Vec<_>>(),
             "cut": finding.cut(),
@@ -102,64 +79,52 @@ pub(crate) fn report_json(subject: &dyn BlockBacked, report: &CrashReport) -> Va
         "seconds": report.search.elapsed.as_secs_f64(),
         "stop": report.search.stop.to_string(),
         "goals_missed": report.goals_missed,
-        "findings": report.findings.iter().map(finding).collect::<Vec<_>>(),
+        "complete": run.complete,
+        "findings": report.findings.iter().filter(reported).map(finding).collect::<Vec<_>>(),
+        "known": run.known,
+        "no_longer_seen": run.no_longer_seen,
     })
 }
 
-/// The page that reports are made from. No threads means one per core.
-pub(crate) fn page(
-    subject: &dyn BlockBacked,
-    report: &CrashReport,
-    threads: usize,
-    out: &Path,
-) -> Run {
-    let search = &report.search;
-    let threads = match threads {
+/// A run that has just been started. No threads means one per core.
+pub(crate) fn run_of(subject: &dyn BlockBacked, plan: &CrashPlan) -> Run {
+    let mut run = started(Kind::Crash, subject.name());
+    run.version = subject.version().to_owned();
+    run.geometry = geometry_text(&subject.geometry());
+    run.guarantee = promises(subject);
+    run.threads = threads(plan.threads);
+    if let Strategy::Walk { seed, .. } = plan.strategy {
+        run.seed = Some(seed);
+    }
+    run
+}
+
+/// How many threads work: without a number, one per core.
+pub(crate) fn threads(threads: usize) -> usize {
+    match threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
-    };
+    }
+}
+
+/// What is known of a run at its end.
+pub(crate) fn describe(run: &mut Run, report: &CrashReport) {
+    let search = &report.search;
     let count = |name: &str, value, about: &str| Count {
         name: name.to_owned(),
         value,
         about: about.to_owned(),
     };
-    let sample = |sample: &fathom_engine::crash::run::Sample| Sample {
-        seconds: sample.elapsed.as_secs_f64(),
-        states: sample.states,
-        crash_images: sample.crash_images,
-        findings: sample.findings,
-    };
-    Run {
-        format: FORMAT,
-        kind: Kind::Crash,
-        command: command_line(),
-        subject: subject.name().to_owned(),
-        version: subject.version().to_owned(),
-        geometry: geometry_text(&subject.geometry()),
-        guarantee: promises(subject),
-        program: concat!("fathom ", env!("CARGO_PKG_VERSION")).to_owned(),
-        seconds: search.elapsed.as_secs_f64(),
-        stop: search.stop.to_string(),
-        threads,
-        counts: vec![
-            count("crash_images", report.crash_images, "distinct images that a power failure left"),
-            count("states", search.states, "different states of the file system"),
-            count("transitions", search.transitions, "steps of workloads"),
-        ],
-        by_depth: search.states_by_depth.clone(),
-        samples: report.samples.iter().map(sample).collect(),
-        goals_missed: report.goals_missed.iter().map(ToString::to_string).collect(),
-        findings: report.findings.iter().map(|finding| finding_page(finding, out)).collect(),
-        plots: Vec::new(),
-    }
-}
-
-/// The command as typed, without the directory of the program.
-pub(crate) fn command_line() -> String {
-    let mut words = std::env::args();
-    let program = words.next().unwrap_or_default();
-    let name = Path::new(&program).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    std::iter::once(name).chain(words).collect::<Vec<_>>().join(" ")
+    run.seconds = search.elapsed.as_secs_f64();
+    run.complete = search.stop != Stop::Asked;
+    run.stop = search.stop.to_string();
+    run.counts = vec![
+        count("crash_images", report.crash_images, "distinct images that a power failure left"),
+        count("states", search.states, "different states of the file system"),
+        count("transitions", search.transitions, "steps of workloads"),
+    ];
+    run.by_depth = search.states_by_depth.clone();
+    run.goals_missed = report.goals_missed.iter().map(ToString::to_string).collect();
 }
 
 fn promises(subject: &dyn BlockBacked) -> Vec<Promise> {
@@ -189,53 +154,4 @@ fn promises(subject: &dyn BlockBacked) -> Vec<Promise> {
         claim("mounts and works afterwards", recovers, &guarantee.recovers.cite),
         claim("capacity that may be missing", &format!("{} bytes", slack.is), &slack.cite),
     ]
-}
-
-fn tree_lines(tree: &Tree) -> Vec<TreeLine> {
-    let line = |(path, entry): (&FsPath, &Entry)| {
-        let text = match (&entry.broken, entry.kind) {
-            (Some(broken), _) => format!("{} fails with {}", broken.call, broken.errno),
-            (None, EntryKind::Dir) => "directory".to_owned(),
-            (None, _) if entry.size == 0 => "file, empty".to_owned(),
-            (None, _) => {
-                format!("file, {} bytes, contents {}", entry.size, &entry.content.to_string()[..8])
-            }
-        };
-        TreeLine { path: path.to_string(), text }
-    };
-    tree.entries.iter().map(line).collect()
-}
-
-fn finding_page(finding: &CrashFinding, out: &Path) -> FindingPage {
-    let record = &finding.record;
-    let writes = finding.writes.iter().enumerate().map(|(index, (text, arrived))| WriteLine {
-        index,
-        text: text.clone(),
-        arrived: *arrived,
-    });
-    let events = match finding.minimal.0.split_last() {
-        Some((Event::PowerCut(_), before)) => before,
-        _ => &finding.minimal.0,
-    };
-    FindingPage {
-        id: record.id.clone(),
-        class: json!(record.cause.class).as_str().unwrap_or_default().to_owned(),
-        title: record.cause.to_string(),
-        count: record.count,
-        levels: record.levels.iter().map(ToString::to_string).collect(),
-        ops: events.iter().map(ToString::to_string).collect(),
-        in_flight: events.len().saturating_sub(1),
-        cut: finding.cut(),
-        writes: writes.collect(),
-        before: tree_lines(&finding.before),
-        promised: finding.promised.iter().map(tree_lines).collect(),
-        found: finding.found.as_ref().map(tree_lines).unwrap_or_default(),
-        differences: record.what.lines().map(str::to_owned).collect(),
-        replay: format!("fathom replay {}", record.id),
-        directory: out.join(&record.id).display().to_string(),
-        // The page shows every part of it.
-        story: String::new(),
-        steps: Vec::new(),
-        blocks: Vec::new(),
-    }
 }

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use fathom_designs::catalog::{Spec, Visitor};
-use fathom_designs::finding::{Finding, FindingError, Stored};
+use fathom_designs::finding::{Finding, Stored};
 use fathom_designs::story::{ExplainedSystem, Story};
+use fathom_record::RecordError;
 use serde_json::json;
 
 use super::with_hint;
@@ -31,7 +32,7 @@ struct Play<'a> {
 }
 
 impl Visitor for Play<'_> {
-    type Out = Result<Option<Story>, FindingError>;
+    type Out = Result<Option<Story>, RecordError>;
 
     fn visit<S: ExplainedSystem>(self, system: &S) -> Self::Out {
         self.stored.play(system, self.full)
@@ -80,7 +81,7 @@ struct Shrink<'a> {
 }
 
 impl Visitor for Shrink<'_> {
-    type Out = Result<Option<Finding>, FindingError>;
+    type Out = Result<Option<Finding>, RecordError>;
 
     fn visit<S: ExplainedSystem>(self, system: &S) -> Self::Out {
         self.stored.shrink(system, self.budget)

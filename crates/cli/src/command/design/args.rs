@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use fathom_designs::mapping;
 
 use crate::args::duration;
+use crate::progress::KnownArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct DesignArgs {
@@ -66,6 +67,8 @@ pub(crate) struct DesignArgs {
     /// Threads of the search [default: one per core]
     #[arg(long, value_name = "N", default_value = "0", hide_default_value = true)]
     pub(crate) jobs: usize,
+    #[command(flatten)]
+    pub(crate) known: KnownArgs,
     /// Make the result tables of the study that the mapping and log designs come from
     #[arg(long)]
     pub(crate) paper_tables: bool,

@@ -6,6 +6,7 @@ mod page;
 mod paper;
 mod tell;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -13,16 +14,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Error, Result, anyhow};
 use fathom_designs::catalog::{Spec, SpecError, Visitor, names};
-use fathom_designs::finding::Finding;
+use fathom_designs::finding::{Finding, first_seen};
 use fathom_designs::story::ExplainedSystem;
-use fathom_engine::search::{
-    Discovery, Memory, Observer, Plan, Progress, Report, Strategy, System, search,
-};
-use fathom_report::run::FILE;
+use fathom_engine::search::{self, Discovery, Memory, Plan, Progress, Report, Strategy, System};
+use fathom_record::Observer;
 
 use super::Ending;
 use crate::near::did_you_mean;
-use crate::text::{grouped, print, print_json};
+use crate::progress::RunObserver;
+use crate::text::{print, print_json};
 pub(crate) use args::DesignArgs;
 use tell::{Outcome, Violation};
 
@@ -38,16 +38,18 @@ pub(crate) fn run(args: &DesignArgs, out: &Path, json: bool) -> Result<Ending> {
         return paper::run(args, out, json);
     }
     let spec = spec(args);
-    let outcome = spec.open(Explore { args, spec: &spec, out }).map_err(with_hint)??;
-    for finding in outcome.findings() {
-        finding.write(out)?;
-    }
-    page::page(&outcome, args.jobs, out).write(&out.join(FILE))?;
+    let mut observer = RunObserver::start(out, page::run_of(&spec, args.jobs), &args.known, json)?;
+    let explored = spec.open(Explore { args, spec: &spec, observer: &mut observer });
+    let outcome = match explored.map_err(with_hint).and_then(|outcome| outcome) {
+        Ok(outcome) => outcome,
+        Err(error) => return observer.fail(error),
+    };
+    let ending = observer.finish(|run| page::describe(run, &outcome))?;
     match json {
-        true => print_json(&outcome.json())?,
-        false => print(&outcome.text(args, out))?,
+        true => print_json(&outcome.json(observer.run()))?,
+        false => print(&outcome.text(args, observer.run()))?,
     }
-    Ok(outcome.ending())
+    Ok(ending)
 }
 
 /// Before the search: nobody wants to hear afterwards that its result cannot be kept.
@@ -87,18 +89,33 @@ pub(crate) fn with_hint(error: SpecError) -> Error {
 struct Explore<'a> {
     args: &'a DesignArgs,
     spec: &'a Spec,
-    out: &'a Path,
+    observer: &'a mut RunObserver,
 }
 
 impl Visitor for Explore<'_> {
     type Out = Result<Outcome>;
 
     fn visit<S: ExplainedSystem>(self, system: &S) -> Result<Outcome> {
-        make_out(self.out)?;
         let plan = Plan { deadlock: system.has_deadlocks(), ..plan(self.args, self.spec) };
-        let report = explore(system, self.args, &plan)?;
-        let violations =
-            report.violations().map(|discovery| self.look_into(system, discovery)).collect();
+        let is_critical = |property: &str| system.is_critical(property);
+        let mut watcher = Watcher {
+            spec: self.spec,
+            time_max: plan.time_max,
+            is_critical: &is_critical,
+            observer: self.observer,
+            seen: BTreeMap::new(),
+        };
+        let report = explore(system, self.args, &plan, &mut watcher)?;
+        let seen = watcher.seen;
+        let mut violations = Vec::new();
+        for discovery in report.violations() {
+            let violation = look_into(system, self.spec, discovery);
+            if let Some(finding) = violation.finding.as_ref().filter(|_| violation.critical) {
+                let seen_as = seen.get(&discovery.property).map(String::as_str);
+                self.observer.finding(&finding.record(), seen_as);
+            }
+            violations.push(violation);
+        }
         let recoveries = system.power_failures();
         let ops = report.transitions + recoveries;
         let device = system.device();
@@ -106,21 +123,19 @@ impl Visitor for Explore<'_> {
     }
 }
 
-impl Explore<'_> {
-    fn look_into<S: ExplainedSystem>(&self, system: &S, discovery: &Discovery) -> Violation {
-        let (property, count) = (&discovery.property, discovery.count);
-        let trace = discovery.path.trace(system).ok();
-        let finding = trace.and_then(|trace| {
-            Finding::investigate(system, self.spec, property, count, &trace, SHRINK_BUDGET)
-        });
-        Violation {
-            property: property.clone(),
-            critical: system.is_critical(property),
-            count,
-            steps: discovery.path.steps(),
-            path: discovery.path.to_string(),
-            finding,
-        }
+fn look_into<S: ExplainedSystem>(system: &S, spec: &Spec, discovery: &Discovery) -> Violation {
+    let (property, count) = (&discovery.property, discovery.count);
+    let trace = discovery.path.trace(system).ok();
+    let finding = trace.and_then(|trace| {
+        Finding::investigate(system, spec, property, count, &trace, SHRINK_BUDGET)
+    });
+    Violation {
+        property: property.clone(),
+        critical: system.is_critical(property),
+        count,
+        steps: discovery.path.steps(),
+        path: discovery.path.to_string(),
+        finding,
     }
 }
 
@@ -154,27 +169,46 @@ fn bounds(args: &DesignArgs, depth_max: Option<u32>) -> Plan {
     }
 }
 
-fn explore<S: System>(system: &S, args: &DesignArgs, plan: &Plan) -> Result<Report> {
+fn explore<S: System>(
+    system: &S,
+    args: &DesignArgs,
+    plan: &Plan,
+    observer: &mut dyn search::Observer,
+) -> Result<Report> {
     let strategy = if args.dfs { Strategy::Dfs } else { Strategy::Bfs };
-    Ok(search(system, &strategy, plan, &mut Bar { last: Duration::ZERO })?)
+    Ok(search::search(system, &strategy, plan, observer)?)
 }
 
-/// Tells how it goes, on the standard error, once a second if that is a terminal.
-struct Bar {
-    last: Duration,
+/// Tells the observer of the run what the search does.
+struct Watcher<'a> {
+    spec: &'a Spec,
+    time_max: Option<Duration>,
+    is_critical: &'a dyn Fn(&str) -> bool,
+    observer: &'a mut RunObserver,
+    /// The ids under which violations were recorded when they were first seen.
+    seen: BTreeMap<String, String>,
 }
 
-impl Observer for Bar {
+impl search::Observer for Watcher<'_> {
     fn progress(&mut self, progress: &Progress) -> ControlFlow<()> {
-        use std::io::IsTerminal;
-        if std::io::stderr().is_terminal() && progress.elapsed - self.last >= Duration::from_secs(1)
-        {
-            self.last = progress.elapsed;
-            let (states, open) = (grouped(progress.states), grouped(progress.open));
-            eprintln!("{states} states, {open} waiting, depth {}", progress.depth);
-        }
-        ControlFlow::Continue(())
+        self.observer.progress(&fathom_record::Progress {
+            elapsed: progress.elapsed,
+            counts: vec![
+                ("operations", progress.transitions),
+                ("states", progress.states),
+                ("waiting", progress.open),
+                ("depth", progress.depth as u64),
+            ],
+            share: self.time_max.map(|max| progress.elapsed.as_secs_f64() / max.as_secs_f64()),
+            findings: self.seen.len() as u64,
+        })
     }
 
-    fn discovery(&mut self, _: &Discovery) {}
+    fn discovery(&mut self, discovery: &Discovery) {
+        if discovery.violation && (self.is_critical)(&discovery.property) {
+            let finding = first_seen(self.spec, discovery);
+            self.observer.seen(&finding);
+            self.seen.insert(discovery.property.clone(), finding.id);
+        }
+    }
 }

@@ -1,16 +1,15 @@
 //! What came out, for people and for machines.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use fathom_block::Geometry;
 use fathom_designs::catalog::Spec;
 use fathom_designs::finding::Finding;
 use fathom_engine::search::Report;
+use fathom_record::Run;
 use serde_json::{Value, json};
 
 use super::DesignArgs;
-use crate::command::Ending;
 use crate::text::{bold, grouped};
 
 /// A property that does not hold.
@@ -37,20 +36,7 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// What is kept: what matters.
-    pub(super) fn findings(&self) -> impl Iterator<Item = &Finding> {
-        let critical = self.violations.iter().filter(|violation| violation.critical);
-        critical.filter_map(|violation| violation.finding.as_ref())
-    }
-
-    pub(super) fn ending(&self) -> Ending {
-        match self.violations.iter().any(|violation| violation.critical) {
-            true => Ending::Findings,
-            false => Ending::Clean,
-        }
-    }
-
-    pub(super) fn json(&self) -> Value {
+    pub(super) fn json(&self, run: &Run) -> Value {
         let report = &self.report;
         let violation = |violation: &Violation| {
             let finding = violation.finding.as_ref();
@@ -73,16 +59,19 @@ impl Outcome {
             "depth": report.depth(),
             "violations": self.violations.iter().map(violation).collect::<Vec<_>>(),
             "stop": report.stop.to_string(),
+            "complete": run.complete,
+            "known": run.known,
+            "no_longer_seen": run.no_longer_seen,
             "bytes_per_state": report.bytes_per_state(),
             "coverage": report.coverage(),
             "seconds": report.elapsed.as_secs_f64(),
         })
     }
 
-    pub(super) fn text(&self, args: &DesignArgs, out: &Path) -> String {
+    pub(super) fn text(&self, args: &DesignArgs, run: &Run) -> String {
         let mut text = String::new();
         for violation in &self.violations {
-            tell_violation(&mut text, violation, out);
+            tell_violation(&mut text, violation, run);
         }
         self.tell_effort(&mut text);
         if args.bitstate_mib.is_some() {
@@ -117,29 +106,33 @@ impl Outcome {
     }
 }
 
-fn tell_violation(text: &mut String, violation: &Violation, out: &Path) {
+/// Tells a violation; one that was recorded has been told already, and only its number of states is
+/// new.
+fn tell_violation(text: &mut String, violation: &Violation, run: &Run) {
     let severity = if violation.critical { "" } else { " (harmless: repaired)" };
     let states = grouped(violation.count);
     let heading = format!("{}{severity} is violated in {states} states", violation.property);
-    let _ = writeln!(text, "{}; the shortest way:", bold(&heading));
     let Some(finding) = &violation.finding else {
         let _ = writeln!(
             text,
-            "  path {} cannot be played again: the design does not do the same twice, which is a \
-             mistake in the design itself\n",
+            "{}; path {} cannot be played again: the design does not do the same twice, which is \
+             a mistake in the design itself\n",
+            bold(&heading),
             violation.path
         );
         return;
     };
+    if violation.critical {
+        let known = !run.findings.iter().any(|page| page.id == finding.record.id);
+        let id = if known { "known" } else { &finding.record.id };
+        let _ = writeln!(text, "{}: {id}", bold(&heading));
+        return;
+    }
+    let _ = writeln!(text, "{}; the shortest way:", bold(&heading));
     let _ = write!(text, "{}", finding.story);
     let drawing = finding.story.drawing();
     if !drawing.is_empty() {
         let _ = write!(text, "\n{drawing}");
-    }
-    if violation.critical {
-        let id = &finding.record.id;
-        let _ = writeln!(text, "replay: fathom replay {id}");
-        let _ = writeln!(text, "files:  {}", out.join(id).display());
     }
     text.push('\n');
 }

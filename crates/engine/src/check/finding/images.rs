@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use fathom_core::{HarnessFault, Op, Saved, Testbed, Trace};
+use fathom_record::{Evidence, RecordError};
 use serde::Serialize;
 
-use super::record::RecordError;
 use super::{Signature, TraceConfig};
 use crate::check::oracle::Oracle;
 use crate::check::replay::trace_config;
@@ -84,19 +84,9 @@ impl Disks {
 }
 
 impl Disk {
-    fn path(&self, dir: &Path) -> PathBuf {
-        dir.join(DIR).join(format!("before-{}.img.zst", self.ops))
-    }
-
-    /// Writes it into the directory of a finding.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub fn write(&self, dir: &Path) -> Result<(), RecordError> {
-        let path = self.path(dir);
-        let failed = |source| RecordError::Io { path: path.clone(), source };
-        fs::create_dir_all(dir.join(DIR)).map_err(failed)?;
-        fs::write(&path, &self.packed).map_err(failed)
+    /// The file in the directory of a finding.
+    pub(super) fn evidence(&self) -> Evidence {
+        Evidence::bytes(format!("{DIR}/before-{}.img.zst", self.ops), self.packed.clone())
     }
 
     /// All disks of a finding, the newest first.

@@ -102,21 +102,64 @@ pub fn investigate(
         runs,
         labels: plan.labels.clone(),
         disks,
+        sightings: 1,
+        complete: true,
     })
+}
+
+/// A finding as it was first seen: nothing was run again, nothing is shorter.
+pub fn first_seen(
+    subject: &str,
+    plan: &Plan,
+    episode: u64,
+    case: &Case,
+    disks: Vec<Disk>,
+) -> Finding {
+    let signature = case.signature();
+    let ops = case.ops();
+    let trace = trace(subject, plan, &signature, case.steps.clone());
+    let seen = signature.to_string();
+    Finding {
+        id: finding_id(subject, &signature, ops.iter()),
+        minimal: trace.clone(),
+        trace,
+        violation: case.violation.clone(),
+        signature,
+        episode,
+        trees: expected_trees(plan, &ops),
+        runs: vec![RunRecord { run: "campaign".to_owned(), ops: ops.len(), seen }],
+        labels: plan.labels.clone(),
+        disks,
+        sightings: 1,
+        complete: false,
+    }
+}
+
+/// The trees of the reference around the last operation; nobody looks at the subject.
+fn expected_trees(plan: &Plan, ops: &[Op]) -> Trees {
+    let mut trees = Trees::default();
+    if let (Ok(mut model), Some((last, before))) =
+        (Model::new(plan.reference.clone()), ops.split_last())
+    {
+        for op in before {
+            model.execute(op);
+        }
+        trees.before = model.volume().tree(TreeOptions::default());
+        model.execute(last);
+        trees.expected = model.volume().tree(TreeOptions::default());
+    }
+    trees
 }
 
 /// A call that never returned: nothing can be run again. All answers before it were as expected.
 pub fn hang(subject: &str, plan: &Plan, ops: &[Op], late: Duration) -> Finding {
     let violation = Violation::Hang { seconds: late.as_secs() };
     let mut steps = Vec::new();
-    let mut trees = Trees::default();
     if let Ok(mut model) = Model::new(plan.reference.clone()) {
         for (n, op) in ops.iter().enumerate() {
-            trees.before = model.volume().tree(TreeOptions::default());
             let outcome = model.execute(op);
             steps.push(Step { n: n as u64, op: op.clone(), outcome, expected: None, tree: None });
         }
-        trees.expected = model.volume().tree(TreeOptions::default());
     }
     let signature = Signature::of(ops.last().unwrap_or(&Op::Sync), &violation);
     let trace = trace(subject, plan, &signature, steps);
@@ -128,10 +171,12 @@ pub fn hang(subject: &str, plan: &Plan, ops: &[Op], late: Duration) -> Finding {
         violation,
         signature,
         episode: 0,
-        trees,
+        trees: expected_trees(plan, ops),
         runs: vec![RunRecord { run: "campaign".to_owned(), ops: ops.len(), seen }],
         labels: plan.labels.clone(),
         disks: Vec::new(),
+        sightings: 1,
+        complete: true,
     }
 }
 
@@ -169,6 +214,8 @@ pub fn shrink_further(
         runs: stored.runs,
         labels: stored.recorded.labels,
         disks: stored.disks,
+        sightings: stored.recorded.sightings,
+        complete: true,
     }))
 }
 

@@ -2,6 +2,7 @@
 
 pub mod images;
 pub mod investigate;
+mod page;
 mod rebuild;
 pub mod record;
 mod shorten_paths;
@@ -15,7 +16,7 @@ use fathom_core::{Digest, Op, Trace, Violation};
 use serde::{Deserialize, Serialize};
 
 pub use images::{Disk, Disks};
-pub use record::{RecordError, Recorded, Stored};
+pub use record::{Recorded, Stored};
 
 use crate::check::oracle::Signature;
 use crate::check::rerun::Trees;
@@ -46,6 +47,10 @@ pub struct Finding {
     pub labels: BTreeMap<String, String>,
     /// The disk at some points of the trace, the newest first.
     pub disks: Vec<Disk>,
+    /// How often the campaign came across it.
+    pub sightings: u64,
+    /// Whether it was run again and shrunk, as far as that is possible.
+    pub complete: bool,
 }
 
 /// How one run of a finding's trace ended.
@@ -76,7 +81,7 @@ pub struct TraceConfig {
 impl Finding {
     /// Runs after the first that showed the same violation, of how many.
     pub fn reproduced(&self) -> (usize, usize) {
-        let again = &self.runs[1..];
+        let again = self.runs.get(1..).unwrap_or_default();
         let signature = self.signature.to_string();
         (again.iter().filter(|run| run.seen == signature).count(), again.len())
     }

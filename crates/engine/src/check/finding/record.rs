@@ -2,19 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{BufReader, BufWriter, Write};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use fathom_core::export::{self, Assert};
-use fathom_core::{Trace, TraceError, Violation};
+use fathom_core::{Trace, Violation};
+use fathom_record::{Evidence, RecordError};
 use serde::{Deserialize, Serialize};
 
 use super::{Disk, Finding, RunRecord};
 use crate::check::oracle::Signature;
 
+/// The kind of these findings.
+pub const KIND: &str = "check";
+
 /// `finding.toml`: what a finding is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Recorded {
     /// Names it.
     pub id: String,
@@ -40,6 +43,12 @@ pub struct Recorded {
     pub runs_reproduced: usize,
     /// Program and version.
     pub program: String,
+    /// How often the campaign came across it.
+    #[serde(default = "once")]
+    pub sightings: u64,
+    /// Whether it was run again and shrunk.
+    #[serde(default = "yes")]
+    pub complete: bool,
     /// What people read.
     pub story: String,
     /// Kernel version, profile, ….
@@ -47,33 +56,14 @@ pub struct Recorded {
     pub labels: BTreeMap<String, String>,
 }
 
-/// Why a finding cannot be written or read.
-#[derive(Debug, thiserror::Error)]
-pub enum RecordError {
-    /// A file cannot be read or written.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A trace is damaged.
-    #[error("{}: {source}", path.display())]
-    Trace {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: TraceError,
-    },
-    /// Another file is damaged.
-    #[error("{}: {message}", path.display())]
-    Damaged {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        message: String,
-    },
+/// Findings of format 1 do not say how often they were seen.
+fn once() -> u64 {
+    1
+}
+
+/// Findings of format 1 were written when they were complete.
+fn yes() -> bool {
+    true
 }
 
 impl Finding {
@@ -94,50 +84,71 @@ impl Finding {
             runs,
             runs_reproduced,
             program: header.program.clone(),
+            sightings: self.sightings,
+            complete: self.complete,
             story: self.to_string(),
             labels: self.labels.clone(),
         }
     }
 
-    /// Writes the directory `out/ID` and returns its path. What exists is overwritten: the same id
-    /// is the same finding.
+    /// The finding with all its files, as every command records it.
+    pub fn record(&self) -> fathom_record::Finding {
+        let recorded = self.recorded();
+        let signature = self.signature.to_string();
+        let mut record = fathom_record::Finding::new(KIND, &self.id, &signature);
+        record.details = fathom_record::Finding::details_of(&recorded);
+        record.title = format!("{signature} on {}", recorded.subject);
+        record.class = recorded.class;
+        record.subject = recorded.subject;
+        record.program = recorded.program;
+        record.complete = recorded.complete;
+        record.sightings = recorded.sightings;
+        (record.runs, record.runs_reproduced) = (recorded.runs, recorded.runs_reproduced);
+        record.story = recorded.story;
+        record.labels = recorded.labels;
+        record.evidence = self.evidence();
+        record.page = self.page();
+        record
+    }
+
+    fn evidence(&self) -> Vec<Evidence> {
+        let mut files = vec![
+            Evidence::text("before.tree", self.trees.before.to_string()),
+            Evidence::text("expected.tree", self.trees.expected.to_string()),
+            Evidence::text("after.tree", self.trees.after.to_string()),
+            Evidence::text("diff.txt", self.diff()),
+            Evidence::lines("runs.jsonl", &self.runs),
+            Evidence::bytes("trace.jsonl", trace_bytes(&self.trace)),
+            Evidence::bytes("minimal.jsonl", trace_bytes(&self.minimal)),
+        ];
+        files.extend(self.reproducers());
+        files.extend(self.disks.iter().map(Disk::evidence));
+        files
+    }
+
+    /// Programs that show the finding without Fathom.
+    fn reproducers(&self) -> [Evidence; 2] {
+        [
+            ("repro.c", export::c::program(&self.minimal, Assert::Recorded)),
+            ("repro.sh", export::shell::script(&self.minimal, Assert::Recorded)),
+        ]
+        .map(|(name, program)| {
+            let text = program.unwrap_or_else(|error| format!("not possible: {error}\n"));
+            Evidence::text(name, text)
+        })
+    }
+
+    /// Writes the directory `out/ID` and returns its path. What exists is replaced: the same id is
+    /// the same finding.
     ///
     /// # Errors
     /// If a file cannot be written.
     pub fn write(&self, out: &Path) -> Result<PathBuf, RecordError> {
-        let dir = out.join(&self.id);
-        fs::create_dir_all(&dir).map_err(|source| io_error(&dir, source))?;
-        let toml = toml::to_string(&self.recorded()).expect("a finding is plain data");
-        let mut runs = String::new();
-        for run in &self.runs {
-            runs.push_str(&serde_json::to_string(run).expect("a run is plain data"));
-            runs.push('\n');
-        }
-        for (name, text) in [
-            ("finding.toml", toml),
-            ("before.tree", self.trees.before.to_string()),
-            ("expected.tree", self.trees.expected.to_string()),
-            ("after.tree", self.trees.after.to_string()),
-            ("diff.txt", self.diff()),
-            ("runs.jsonl", runs),
-        ] {
-            write_file(&dir.join(name), text.as_bytes())?;
-        }
-        for (name, program) in [
-            ("repro.c", export::c::program(&self.minimal, Assert::Recorded)),
-            ("repro.sh", export::shell::script(&self.minimal, Assert::Recorded)),
-        ] {
-            let text = program.unwrap_or_else(|error| format!("not possible: {error}\n"));
-            write_file(&dir.join(name), text.as_bytes())?;
-        }
-        write_trace(&dir.join("trace.jsonl"), &self.trace)?;
-        write_trace(&dir.join("minimal.jsonl"), &self.minimal)?;
-        self.disks.iter().try_for_each(|disk| disk.write(&dir))?;
-        Ok(dir)
+        self.record().write(out)
     }
 
     /// What differs, one thing per line.
-    fn diff(&self) -> String {
+    pub(super) fn diff(&self) -> String {
         match &self.violation {
             Violation::Outcome { expected, found } => {
                 format!("answer: expected {expected}, found {found}\n")
@@ -198,10 +209,7 @@ impl Recorded {
     /// # Errors
     /// If it cannot be read or is damaged.
     pub fn read(dir: &Path) -> Result<Recorded, RecordError> {
-        let path = dir.join("finding.toml");
-        let text = fs::read_to_string(&path).map_err(|source| io_error(&path, source))?;
-        toml::from_str(&text)
-            .map_err(|error| RecordError::Damaged { path, message: error.to_string() })
+        fathom_record::Finding::read(dir)?.record(dir)
     }
 }
 
@@ -212,24 +220,13 @@ impl Recorded {
 pub fn read_trace(path: &Path) -> Result<Trace, RecordError> {
     let file = File::open(path).map_err(|source| io_error(path, source))?;
     Trace::read(BufReader::new(file))
-        .map_err(|source| RecordError::Trace { path: path.to_owned(), source })
+        .map_err(|error| RecordError::Damaged { path: path.to_owned(), message: error.to_string() })
 }
 
-/// Writes a trace file.
-///
-/// # Errors
-/// If it cannot be written.
-pub fn write_trace(path: &Path, trace: &Trace) -> Result<(), RecordError> {
-    let file = File::create(path).map_err(|source| io_error(path, source))?;
-    trace
-        .write(BufWriter::new(file))
-        .map_err(|source| RecordError::Trace { path: path.to_owned(), source })
-}
-
-fn write_file(path: &Path, bytes: &[u8]) -> Result<(), RecordError> {
-    File::create(path)
-        .and_then(|mut file| file.write_all(bytes))
-        .map_err(|source| io_error(path, source))
+fn trace_bytes(trace: &Trace) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    trace.write(&mut bytes).expect("memory takes every trace");
+    bytes
 }
 
 fn io_error(path: &Path, source: std::io::Error) -> RecordError {

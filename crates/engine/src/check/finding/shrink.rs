@@ -5,10 +5,12 @@
 //! expected answers are those of the candidate. A candidate counts if its violation has the same
 //! signature; one that would block, or that the harness refuses, does not.
 
+use std::convert::Infallible;
 use std::time::Instant;
 
 use fathom_core::Op;
 use fathom_model::Model;
+use fathom_record::minimise;
 
 use super::rebuild::rebuilt;
 use super::shorten_paths::shorten_paths;
@@ -86,22 +88,12 @@ impl<'a, 'b> Shrinker<'a, 'b> {
         self.attempt(&busy).unwrap_or(ops)
     }
 
-    /// Delta debugging: leaves out chunks of operations, from halves down to single ones.
-    fn drop_chunks(&mut self, mut ops: Vec<Op>) -> Vec<Op> {
-        let mut chunk = ops.len().div_ceil(2);
-        while chunk > 0 {
-            let mut at = 0;
-            while at < ops.len() && !self.is_late() {
-                let mut candidate = ops.clone();
-                candidate.drain(at..(at + chunk).min(ops.len()));
-                match self.attempt(&candidate) {
-                    Some(shorter) => ops = shorter,
-                    None => at += chunk,
-                }
-            }
-            chunk /= 2;
+    /// Leaves out operations, many at a time first.
+    fn drop_chunks(&mut self, ops: Vec<Op>) -> Vec<Op> {
+        let deadline = self.deadline;
+        match minimise(ops, deadline, |ops| Ok::<_, Infallible>(self.attempt(ops))) {
+            Ok(shorter) => shorter,
         }
-        ops
     }
 
     /// Tries smaller arguments for one operation after the other.

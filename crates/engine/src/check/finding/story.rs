@@ -29,6 +29,7 @@ impl fmt::Display for Finding {
         let (again, runs) = self.reproduced();
         let found_in = self.trace.steps.len();
         match again {
+            _ if !self.complete => writeln!(f, "as it was first seen: not yet run again")?,
             0 => writeln!(f, "NOT REPRODUCED: {runs} more runs of the same operations were fine")?,
             _ => writeln!(f, "seen again in {again} of {runs} runs")?,
         }

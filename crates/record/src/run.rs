@@ -9,8 +9,13 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::file::replace_file;
+
 /// The version of the file format. It grows with every change that an older program would misread.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
+
+/// The oldest version that can still be read.
+const FORMAT_MIN: u64 = 1;
 
 /// The name of the file in a run directory.
 pub const FILE: &str = "run.json";
@@ -25,6 +30,20 @@ pub enum Kind {
     Check,
     /// `fathom design`: a model was explored.
     Design,
+    /// `fathom cover`: the system calls of a test tool were counted.
+    Cover,
+}
+
+impl Kind {
+    /// The name of the command.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Crash => "crash",
+            Kind::Check => "check",
+            Kind::Design => "design",
+            Kind::Cover => "cover",
+        }
+    }
 }
 
 /// One run: what was tested, how far, and what came out.
@@ -37,6 +56,12 @@ pub struct Run {
     pub kind: Kind,
     /// The command line as typed.
     pub command: String,
+    /// The seed of all random choices, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// Whether the run came to its end. While it goes on, and if it was interrupted, it is not.
+    #[serde(default = "complete")]
+    pub complete: bool,
     /// The file system, as named on the command line.
     pub subject: String,
     /// What exactly was tested: the crate or library with its version.
@@ -64,9 +89,32 @@ pub struct Run {
     pub goals_missed: Vec<String>,
     /// What broke, the most serious first; one for each cause.
     pub findings: Vec<FindingPage>,
+    /// What was found and is known already.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub known: Vec<KnownSeen>,
+    /// What is known, could have been found, and was not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub no_longer_seen: Vec<String>,
     /// What was measured besides, as curves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plots: Vec<Plot>,
+}
+
+/// Runs of format 1 were written at their end only.
+fn complete() -> bool {
+    true
+}
+
+/// A known finding that was found again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KnownSeen {
+    /// Its signature.
+    pub signature: String,
+    /// Why it need not be reported.
+    pub because: String,
+    /// How often it was seen.
+    pub sightings: u64,
 }
 
 /// Curves over the same whole numbers.
@@ -136,7 +184,7 @@ pub struct Sample {
 }
 
 /// A finding, ready to be told.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FindingPage {
     /// The copyable id.
@@ -147,6 +195,12 @@ pub struct FindingPage {
     pub title: String,
     /// How often this cause was met.
     pub count: u64,
+    /// Whether it was run again and shrunk; otherwise it is told as it was first seen.
+    #[serde(default = "complete")]
+    pub complete: bool,
+    /// Other signatures of the same cause, with how often each was met.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<String>,
     /// The crash levels at which it was met: `linear`, `torn`, ….
     pub levels: Vec<String>,
     /// The minimal workload, one operation per line.
@@ -278,7 +332,7 @@ pub enum RunError {
         reason: String,
     },
     /// The file was written by another version of the program.
-    #[error("{}: has format {found}, this program reads format {FORMAT}", path.display())]
+    #[error("{}: has format {found}, this program reads up to format {FORMAT}", path.display())]
     Version {
         /// The file.
         path: PathBuf,
@@ -288,6 +342,33 @@ pub enum RunError {
 }
 
 impl Run {
+    /// A run that has just been started.
+    pub fn start(kind: Kind, command: &str, subject: &str) -> Run {
+        Run {
+            format: FORMAT,
+            kind,
+            command: command.to_owned(),
+            seed: None,
+            complete: false,
+            subject: subject.to_owned(),
+            version: String::new(),
+            geometry: String::new(),
+            guarantee: Vec::new(),
+            program: concat!("fathom ", env!("CARGO_PKG_VERSION")).to_owned(),
+            seconds: 0.0,
+            stop: "it goes on, or was ended from outside".to_owned(),
+            threads: 1,
+            counts: Vec::new(),
+            by_depth: Vec::new(),
+            samples: Vec::new(),
+            goals_missed: Vec::new(),
+            findings: Vec::new(),
+            known: Vec::new(),
+            no_longer_seen: Vec::new(),
+            plots: Vec::new(),
+        }
+    }
+
     /// Reads a run: its file, or the directory that holds it.
     ///
     /// # Errors
@@ -311,12 +392,11 @@ impl Run {
     /// If the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), RunError> {
         let path = file_in(path);
-        let new = path.with_extension("json.new");
         let text = serde_json::to_string_pretty(self).expect("a run has only strings as keys");
-        fs::write(&new, text + "\n").and_then(|()| fs::rename(&new, &path)).map_err(|source| {
-            // A half-written file helps nobody; that it may not even exist is no second error.
-            let _ = fs::remove_file(&new);
-            RunError::Io { path, what: "write it", source }
+        replace_file(&path, (text + "\n").as_bytes()).map_err(|source| RunError::Io {
+            path,
+            what: "write it",
+            source,
         })
     }
 
@@ -334,7 +414,7 @@ impl Run {
         let corrupt = |error: serde_json::Error| Problem::Corrupt(error.to_string());
         // The version first: what an unknown field means depends on it.
         let head: Head = serde_json::from_str(text).map_err(corrupt)?;
-        if head.format != u64::from(FORMAT) {
+        if !(FORMAT_MIN..=u64::from(FORMAT)).contains(&head.format) {
             return Err(Problem::Version(head.format));
         }
         serde_json::from_str(text).map_err(corrupt)

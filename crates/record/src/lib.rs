@@ -1,0 +1,27 @@
+//! What a run leaves behind: its findings, its `run.json`, and the list of what is known already.
+//!
+//! Every command that can find something uses the same few words:
+//!
+//! * A [`Finding`] is a directory of readable files, named by its content.
+//! * A [`Run`] is the file `run.json` that every command writes and `fathom report` shows.
+//! * An [`Observer`] receives both while the command works, and may stop it.
+//! * A [`RunDirectory`] is the observer that keeps them: what was found is on disk at once.
+//! * [`Known`] findings are counted and not reported.
+//! * [`minimise`] leaves out what a finding does not need.
+
+#![forbid(unsafe_code)]
+
+mod directory;
+mod file;
+mod finding;
+mod known;
+mod minimise;
+mod observer;
+pub mod run;
+
+pub use directory::{Kept, RunDirectory};
+pub use finding::{Evidence, Finding, RecordError, Variant};
+pub use known::{KNOWN_FILE, Known, KnownEntry, KnownError};
+pub use minimise::minimise;
+pub use observer::{Observer, Progress, Silent};
+pub use run::Run;
