@@ -70,7 +70,7 @@ fn run(cli: &Cli) -> Result<Ending> {
         Some(Command::Replay(args)) => command::replay::run(args, out, json),
         Some(Command::Shrink(args)) => command::shrink::run(args, out, json),
         Some(Command::Export(args)) => command::export::run(args, out, json),
-        Some(Command::Cover(args)) => command::cover::run(args),
+        Some(Command::Cover(args)) => command::cover::run(args, out),
         Some(Command::Mount(args)) => command::mount::run(args, json),
         Some(Command::Snapshot(args)) => command::snapshot::run(&args.action, json),
         Some(Command::Known(args)) => command::known::run(&args.action, out, json),

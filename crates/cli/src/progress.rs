@@ -183,18 +183,20 @@ impl Observer for RunObserver {
         }
     }
 
-    fn seen(&mut self, finding: &Finding) {
+    fn seen(&mut self, finding: &Finding) -> bool {
         let kept = self.directory.keep(finding, None);
-        if let Kept::NotWritten(_) = kept {
-            self.tell(finding, &kept);
-            return;
-        }
-        if let (Kept::Written(dir), false) = (&kept, self.json) {
-            let line = format!("found: {} ({})", finding.title, dir.display());
-            self.bar.suspend(|| eprintln!("{line}"));
+        match &kept {
+            Kept::Known => return false,
+            Kept::NotWritten(_) => self.tell(finding, &kept),
+            Kept::Written(dir) if !self.json => {
+                let line = format!("found: {} ({})", finding.title, dir.display());
+                self.bar.suspend(|| eprintln!("{line}"));
+            }
+            Kept::Written(_) => {}
         }
         self.bar.set_message(format!("{}: running it again, then shrinking", finding.title));
         self.bar.tick();
+        true
     }
 
     fn finding(&mut self, finding: &Finding, seen_as: Option<&str>) {

@@ -11,7 +11,7 @@ use common::Answer;
 use serde_json::Value;
 
 fn fathom(args: &[&str]) -> Answer {
-    common::ask(args, Path::new("."))
+    common::ask(args, common::scratch().path())
 }
 
 /// A directory on a file system of its own, or why there is none.

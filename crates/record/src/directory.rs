@@ -101,6 +101,7 @@ impl RunDirectory {
     /// recorded before it was shrunk: that directory goes away once the new one is there.
     pub fn keep(&mut self, finding: &Finding, seen_as: Option<&str>) -> Kept {
         let was = seen_as.filter(|was| *was != finding.id);
+        self.known_seen.extend(self.known.seen_in(finding));
         if let Some(index) = self.known.covers(finding) {
             // It may have been recorded before it was known what it is.
             self.forget(seen_as);
@@ -152,14 +153,6 @@ impl RunDirectory {
     }
 
     fn count_known(&mut self, index: usize, finding: &Finding) {
-        self.known_seen.insert(index);
-        for variant in &finding.variants {
-            let same = |entry: &crate::KnownEntry| entry.signature == variant.signature;
-            let of = self.known.of(&finding.kind, &finding.subject);
-            let indices: Vec<usize> =
-                of.filter(|(_, entry)| same(entry)).map(|(index, _)| index).collect();
-            self.known_seen.extend(indices);
-        }
         let entry = &self.known.entries[index];
         let seen = KnownSeen {
             signature: entry.signature.clone(),

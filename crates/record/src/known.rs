@@ -114,13 +114,20 @@ impl Known {
     /// The index of the entry that covers a finding: its signature and those of all its variants
     /// must be known.
     pub fn covers(&self, finding: &Finding) -> Option<usize> {
-        let index_of = |signature: &str| {
-            self.entries
-                .iter()
-                .position(|entry| entry.is(&finding.kind, &finding.subject, signature))
-        };
-        let all = finding.variants.iter().all(|variant| index_of(&variant.signature).is_some());
-        index_of(&finding.signature).filter(|_| all)
+        let all = finding.variants.iter().all(|v| self.index_of(finding, &v.signature).is_some());
+        self.index_of(finding, &finding.signature).filter(|_| all)
+    }
+
+    /// The indices of all entries that a finding or one of its variants shows.
+    pub(crate) fn seen_in(&self, finding: &Finding) -> Vec<usize> {
+        let variants = finding.variants.iter().map(|variant| &variant.signature);
+        let signatures = [&finding.signature].into_iter().chain(variants);
+        signatures.filter_map(|signature| self.index_of(finding, signature)).collect()
+    }
+
+    fn index_of(&self, finding: &Finding, signature: &str) -> Option<usize> {
+        let is_it = |entry: &KnownEntry| entry.is(&finding.kind, &finding.subject, signature);
+        self.entries.iter().position(is_it)
     }
 
     /// The entries that a run of `command` on `subject` could show.

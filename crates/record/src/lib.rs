@@ -7,10 +7,12 @@
 //! * An [`Observer`] receives both while the command works, and may stop it.
 //! * A [`RunDirectory`] is the observer that keeps them: what was found is on disk at once.
 //! * [`Known`] findings are counted and not reported.
+//! * [`coverage`] is what a run has exercised of the system calls.
 //! * [`minimise`] leaves out what a finding does not need.
 
 #![forbid(unsafe_code)]
 
+pub mod coverage;
 mod directory;
 mod file;
 mod finding;

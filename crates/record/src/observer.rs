@@ -32,8 +32,9 @@ pub trait Observer {
     fn progress(&mut self, progress: &Progress) -> ControlFlow<()>;
 
     /// Something was found. It is told as it was first seen: running it again and shrinking it
-    /// begin now, and may fail.
-    fn seen(&mut self, finding: &Finding);
+    /// begin now, and may fail. Returns whether it is news: what is known is only counted, and need
+    /// not be looked at any closer.
+    fn seen(&mut self, finding: &Finding) -> bool;
 
     /// A finding is complete, or has been seen more often. `seen_as` is the id under which it was
     /// first told, if that was another one.
@@ -49,7 +50,9 @@ impl Observer for Silent {
         ControlFlow::Continue(())
     }
 
-    fn seen(&mut self, _: &Finding) {}
+    fn seen(&mut self, _: &Finding) -> bool {
+        true
+    }
 
     fn finding(&mut self, _: &Finding, _: Option<&str>) {}
 }

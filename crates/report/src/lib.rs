@@ -8,10 +8,11 @@
 #![forbid(unsafe_code)]
 
 mod compare;
+pub mod cover;
 pub mod html;
 pub mod text;
 mod verdict;
 mod visible;
-mod words;
+pub mod words;
 
 pub use fathom_record::{Run, run};

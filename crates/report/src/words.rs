@@ -1,7 +1,7 @@
 //! Numbers and lines as people read them.
 
 /// `1234567` as `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -87,6 +87,25 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
 fn pieces(word: &str, width: usize) -> Vec<String> {
     let chars: Vec<char> = word.chars().collect();
     chars.chunks(width).map(|piece| piece.iter().collect()).collect()
+}
+
+/// A table: every column as wide as its widest cell, the last one free.
+pub fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
+    };
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            line.push_str(&format!("{cell:width$}  "));
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 
 use crate::error::{Result, TraceError};
-use crate::traced::Ended;
+use crate::traced::{Ended, ended};
 
 /// A forked process that has not executed its command yet.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ impl Started {
             // SAFETY: `status` is a local integer.
             let pid = unsafe { libc::waitpid(self.pid, &raw mut status, 0) };
             if pid == self.pid {
-                return Ok(Ended::from_status(status));
+                return Ok(ended(status));
             }
             if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
                 return Err(TraceError::last("cannot wait for the command"));

@@ -1,38 +1,15 @@
 //! The result of a tracer, whichever it is.
 
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
+pub use fathom_record::coverage::Ended;
 
 use crate::sample::Samples;
 
-/// The end of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Ended {
-    /// The command ended by itself, with this code.
-    Exit(i32),
-    /// The command ended by this signal.
-    Signal(i32),
-}
-
-impl Ended {
-    /// Reads the status of `waitpid`.
-    pub fn from_status(status: i32) -> Ended {
-        if libc::WIFSIGNALED(status) {
-            Ended::Signal(libc::WTERMSIG(status))
-        } else {
-            Ended::Exit(libc::WEXITSTATUS(status))
-        }
-    }
-}
-
-impl fmt::Display for Ended {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Ended::Exit(code) => write!(f, "exit code {code}"),
-            Ended::Signal(signal) => write!(f, "killed by signal {signal}"),
-        }
+/// Reads the status of `waitpid`.
+pub(crate) fn ended(status: i32) -> Ended {
+    if libc::WIFSIGNALED(status) {
+        Ended::Signal(libc::WTERMSIG(status))
+    } else {
+        Ended::Exit(libc::WEXITSTATUS(status))
     }
 }
 

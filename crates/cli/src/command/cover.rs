@@ -5,7 +5,11 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use fathom_core::partition::Granularity;
-use fathom_trace::report::{Report, Tally, Unreachable, VERSION, Watched, ratio};
+use fathom_record::coverage::{Report, Tally, VERSION, Watched, ratio};
+use fathom_record::run::{Count, Kind};
+use fathom_record::{Known, RunDirectory};
+use fathom_report::cover::{diff, export, html, text};
+use fathom_trace::report::{Unreachable, of_coverage, of_traced, without_outputs};
 use fathom_trace::run::{Plan, Tracer as Choice, Who};
 use fathom_trace::{Ended, Target, Traced, import, run as trace, spawn};
 
@@ -13,20 +17,21 @@ use super::Ending;
 use crate::cover::args::{
     CoverAction, CoverArgs, CoverOutput, DiffArgs, Forms, ImportArgs, LogFormat, ShowArgs, Tracer,
 };
-use crate::cover::{diff, export, html, own, text};
+use crate::cover::own;
 use crate::near::did_you_mean;
+use crate::progress::started;
 use crate::text::{print, print_json, writable};
 
-pub(crate) fn run(args: &CoverArgs) -> Result<Ending> {
+pub(crate) fn run(args: &CoverArgs, out: &Path) -> Result<Ending> {
     match &args.action {
         Some(CoverAction::Import(import)) => imported(import),
         Some(CoverAction::Report(show)) => shown(show),
         Some(CoverAction::Diff(diff)) => compared(diff),
-        None => traced(args),
+        None => traced(args, out),
     }
 }
 
-fn traced(args: &CoverArgs) -> Result<Ending> {
+fn traced(args: &CoverArgs, out: &Path) -> Result<Ending> {
     let options = Options::new(&args.output)?;
     let targets = targets(&args.mount)?;
     let (who, title) = who(args);
@@ -43,9 +48,10 @@ fn traced(args: &CoverArgs) -> Result<Ending> {
         budget: args.budget,
         distrust: false,
     };
+    let mut directory = run_directory(out, &targets, &title)?;
     let start = Instant::now();
     let traced = trace::run(&plan)?;
-    let mut report = Report::of_traced(&traced, &title, options.amounts, &options.unreachable);
+    let mut report = of_traced(&traced, &title, options.amounts, &options.unreachable);
     report.seconds = start.elapsed().as_secs_f64();
     report.mounts = targets
         .iter()
@@ -54,6 +60,9 @@ fn traced(args: &CoverArgs) -> Result<Ending> {
             kind: target.kind.clone(),
         })
         .collect();
+    if let Some(directory) = &mut directory {
+        describe(directory, &report);
+    }
     let told = tell(&report, &args.output.forms)?;
     match traced.ended {
         None | Some(Ended::Exit(0)) => Ok(told),
@@ -63,6 +72,41 @@ fn traced(args: &CoverArgs) -> Result<Ending> {
             Ok(Ending::Findings)
         }
     }
+}
+
+/// The directory of the run; none if it would lie on what is watched, as it does by default.
+fn run_directory(out: &Path, targets: &[Target], title: &str) -> Result<Option<RunDirectory>> {
+    let out = std::path::absolute(out)?;
+    let lies_on = |target: &Target| {
+        std::path::absolute(&target.path).is_ok_and(|watched| out.starts_with(watched))
+    };
+    if targets.iter().any(lies_on) {
+        return Ok(None);
+    }
+    Ok(Some(RunDirectory::start(&out, started(Kind::Cover, title), Known::default())?))
+}
+
+/// Ends the run with what was counted.
+fn describe(directory: &mut RunDirectory, report: &Report) {
+    let count = |name: &str, value, about: &str| Count {
+        name: name.to_owned(),
+        value,
+        about: about.to_owned(),
+    };
+    directory.finish(|run| {
+        run.seconds = report.seconds;
+        run.version = report.tracer.clone();
+        run.stop = match report.ended {
+            Some(ended) => format!("the command ended: {ended}"),
+            None => "its time was over".to_owned(),
+        };
+        run.counts = vec![
+            count("calls", report.calls, "on the watched file systems"),
+            count("partitions_hit", report.partitions_hit as u64, "exercised at least once"),
+            count("partitions_total", report.partitions_total as u64, "reachable"),
+            count("pairs_hit", report.pairs_hit as u64, "pairs of flags that met"),
+        ];
+    });
 }
 
 fn who(args: &CoverArgs) -> (Who, String) {
@@ -97,13 +141,13 @@ fn imported(args: &ImportArgs) -> Result<Ending> {
     let names: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
     let title = names.join(" ");
     let mut report = match &logs.coverage {
-        Some(coverage) => Report::of_coverage(coverage, &title, &options.unreachable),
-        None => Report::of_traced(&logs.traced, &title, options.amounts, &options.unreachable),
+        Some(coverage) => of_coverage(coverage, &title, &options.unreachable),
+        None => of_traced(&logs.traced, &title, options.amounts, &options.unreachable),
     };
     let Traced { tracer, limits, .. } = &logs.traced;
     (report.tracer, report.limits) = (tracer.clone(), limits.clone());
     if !logs.has_outputs {
-        report = report.without_outputs();
+        report = without_outputs(report);
     }
     tell(&report, &args.output.forms)
 }
@@ -170,7 +214,7 @@ impl Options {
         let amounts = if output.boundaries { Granularity::Boundaries } else { Granularity::Powers };
         let options = Options { amounts, unreachable };
         let empty = fathom_core::partition::Coverage::new(options.amounts);
-        let empty = Report::of_coverage(&empty, "", &options.unreachable);
+        let empty = of_coverage(&empty, "", &options.unreachable);
         check_demands(&empty, &output.forms)?;
         Ok(options)
     }

@@ -44,7 +44,7 @@ pub(crate) fn run(out: &Path, json: bool) -> Result<Ending> {
         Checked::Done(observer, report) => (observer, report),
         Checked::Failed(ending) => return Ok(ending),
     };
-    let ending = observer.finish(|run| tell::describe(run, &report))?;
+    let ending = observer.finish(|run| tell::describe(run, &report, &plan))?;
     if json {
         print_json(&tell::report_json(&*subject, &report, observer.run()))?;
     } else {

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use fathom_core::partition::Granularity;
 use fathom_engine::OpCoverage;
-use fathom_trace::report::{CallReport, Report, Tally, Unreachable};
+use fathom_record::coverage::{CallReport, Report, Tally};
+use fathom_report::cover::text::{bar, share};
+use fathom_trace::report::{Unreachable, of_coverage};
 use serde_json::{Map, Value, json};
 
-use super::text::{bar, share};
 use crate::text::{grouped, table, writable};
 
 /// The name of the file in the directory of a run.
@@ -61,7 +62,7 @@ impl Files {
 /// The report of a run.
 pub(crate) fn report(coverage: &OpCoverage, title: &str, seconds: f64) -> Report {
     let partitions = coverage.partitions(Granularity::Powers);
-    let mut report = Report::of_coverage(&partitions, title, &Unreachable::standard());
+    let mut report = of_coverage(&partitions, title, &Unreachable::standard());
     report.tracer = "none: operations are counted as they are executed".to_owned();
     report.limits = vec![LIMIT.to_owned()];
     report.seconds = seconds;

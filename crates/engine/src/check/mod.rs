@@ -355,7 +355,11 @@ impl Campaign<'_, '_> {
         plan.labels.extend(accusation.vote.map(|vote| ("vote".to_owned(), vote)));
         plan.config.check.shrink_seconds = self.shrink_seconds();
         let first = first_seen(&name, &plan, self.stats.episodes, &case, disks.clone());
-        self.observer.seen(&first.record());
+        if !self.observer.seen(&first.record()) {
+            self.seen.insert(signature, self.findings.len());
+            self.findings.push(first);
+            return Ok(StepResult::Diverged);
+        }
         let mut runner = self.lineup.pairs[accusation.participant].runner(signature.is_checker());
         let hung = matches!(case.violation, Violation::Hang { .. });
         let ops = case.ops();

@@ -239,6 +239,8 @@ struct Told {
     level: Option<Level>,
     /// The id under which it was told; none if another cause of its group was told before.
     id: Option<String>,
+    /// It was not known before.
+    news: bool,
 }
 
 impl Watcher<'_, '_> {
@@ -256,13 +258,13 @@ impl Watcher<'_, '_> {
                 let key = |cause, level| key(cause, level, self.plan.group);
                 key(told, about.level) == key(&cause, level)
             };
-            let mut id = None;
+            let (mut id, mut news) = (None, false);
             if !self.told.iter().any(is_same) {
                 let first = first_seen(self.subject, cause.clone(), &group, self.plan);
-                self.observer.seen(&first.record());
+                news = self.observer.seen(&first.record());
                 id = Some(first.record.id);
             }
-            self.told.insert(cause, Told { level, id });
+            self.told.insert(cause, Told { level, id, news });
         }
     }
 }
@@ -270,7 +272,7 @@ impl Watcher<'_, '_> {
 impl Observer for Watcher<'_, '_> {
     fn progress(&mut self, search: &Progress) -> ControlFlow<()> {
         self.tell_new();
-        if self.plan.stop_at_first && !self.told.is_empty() {
+        if self.plan.stop_at_first && self.told.values().any(|told| told.news) {
             return ControlFlow::Break(());
         }
         self.observer.progress(&progress(self.system, self.plan, search))

@@ -74,7 +74,9 @@ impl Observer for Restless {
         if self.stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    fn seen(&mut self, _: &Finding) {}
+    fn seen(&mut self, _: &Finding) -> bool {
+        true
+    }
 
     fn finding(&mut self, _: &Finding, _: Option<&str>) {}
 }

@@ -22,6 +22,26 @@ const SCRIPT: &str = include_str!("copy.js");
 pub fn page(run: &Run) -> String {
     let run = &visible::run(run);
     let verdict = verdict::sentence(run);
+    let main = html! {
+        (numbers(run))
+        (finding_list(run))
+        @for (index, found) in run.findings.iter().enumerate() {
+            (finding::section(found, index + 1, is_open(index, run.findings.len())))
+        }
+        @for plot in &run.plots { (plot_card(plot)) }
+        (course(run))
+        (depths(run))
+        (guarantee(run))
+    };
+    let end = html! {
+        (footer(run))
+        script { (PreEscaped(SCRIPT)) }
+    };
+    whole_page(&run.subject, &header(run, &verdict), &main, &end)
+}
+
+/// Puts a page together; everything that it needs is in it.
+pub(crate) fn whole_page(title: &str, header: &Markup, main: &Markup, end: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -29,24 +49,13 @@ pub fn page(run: &Run) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { (run.subject) " – Fathom" }
+                title { (title) " – Fathom" }
                 style { (PreEscaped(STYLE)) }
             }
             body {
-                (header(run, &verdict))
-                main {
-                    (numbers(run))
-                    (finding_list(run))
-                    @for (index, found) in run.findings.iter().enumerate() {
-                        (finding::section(found, index + 1, is_open(index, run.findings.len())))
-                    }
-                    @for plot in &run.plots { (plot_card(plot)) }
-                    (course(run))
-                    (depths(run))
-                    (guarantee(run))
-                }
-                (footer(run))
-                script { (PreEscaped(SCRIPT)) }
+                (header)
+                main { (main) }
+                (end)
             }
         }
     };

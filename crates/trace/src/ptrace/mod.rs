@@ -23,7 +23,7 @@ use crate::sample::{AT_FDCWD, Raw, Sample, Samples, Touch, encode, is_restart};
 use crate::signals::SignalGuard;
 use crate::spawn::spawn;
 use crate::target::Target;
-use crate::traced::{Ended, Traced};
+use crate::traced::{Ended, Traced, ended};
 use resolve::{Last, touch_fd, touch_path};
 use tracee::{Mounts, Tracee};
 
@@ -198,7 +198,7 @@ impl Tracer {
             } else {
                 self.begun.remove(&tid);
                 if tid == self.root {
-                    self.ended = Some(Ended::from_status(status));
+                    self.ended = Some(ended(status));
                 }
             }
         }

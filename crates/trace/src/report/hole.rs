@@ -1,22 +1,9 @@
 //! The largest holes in words, and what to add to a test to fill them.
 
-use serde::{Deserialize, Serialize};
-
-use super::{CallReport, PlaceReport, Report};
+use super::{CallReport, Hole, PlaceReport, Report};
 
 /// Number of holes in a report.
 const HOLES_MAX: usize = 10;
-
-/// Inputs or outputs that no test exercises.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hole {
-    /// The hole in words.
-    pub words: String,
-    /// An example of a call that would fill it.
-    pub add: String,
-    /// The partitions of the hole, by their names on the command line.
-    pub partitions: Vec<String>,
-}
 
 /// Phrases for a call and an argument: (call, argument, "no test ever …", example).
 const PHRASES: &[(&str, &str, &str, &str)] = &[

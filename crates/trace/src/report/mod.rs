@@ -8,155 +8,18 @@ mod unreachable;
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
 use fathom_core::partition::{
     ArgKind, Base, Coverage, Granularity, Hit, Place, all_pairs, coverage::all_hits, table,
 };
 
 use crate::analyse;
 use crate::sample::{Samples, Touch};
-use crate::traced::{Ended, Traced};
-pub use hole::{Hole, holes};
+use crate::traced::Traced;
+pub use fathom_record::coverage::{
+    Bucket, CallReport, Hole, Pairs, PlaceReport, Report, Tally, VERSION, Watched, ratio,
+};
+pub use hole::holes;
 pub use unreachable::Unreachable;
-
-/// The version of the format; readers refuse others.
-pub const VERSION: u32 = 1;
-
-/// The coverage of one run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
-    /// The version of the format: [`VERSION`].
-    pub fathom_cover: u32,
-    /// The command that was run or the logs that were read.
-    pub title: String,
-    /// The tracer: `bpf`, `stream`, `ptrace`, or the kind of log.
-    pub tracer: String,
-    /// Limits of the tracer in this run: what it could not see.
-    pub limits: Vec<String>,
-    /// The watched file systems.
-    pub mounts: Vec<Watched>,
-    /// The end of the command.
-    pub ended: Option<Ended>,
-    /// Seconds that it ran.
-    pub seconds: f64,
-    /// The granularity of amounts: `powers` or `boundaries`.
-    pub amounts: String,
-    /// Whether results are known (logs of inputs have none).
-    pub has_outputs: bool,
-    /// Calls on the watched file systems.
-    pub calls: u64,
-    /// Calls that could not be counted.
-    pub lost: u64,
-    /// Calls of which the file system was not found out; they count nowhere else.
-    pub unresolved: u64,
-    /// Calls attributed to the last directory that was known.
-    pub guessed: u64,
-    /// Number of exercised partitions.
-    pub partitions_hit: usize,
-    /// Number of reachable partitions.
-    pub partitions_total: usize,
-    /// Number of partitions left out of the total.
-    pub partitions_unreachable: usize,
-    /// Number of pairs of flags that met.
-    pub pairs_hit: usize,
-    /// Number of pairs of flags that can meet.
-    pub pairs_total: usize,
-    /// Exercised and reachable partitions by scope: how far from everyday use a call is.
-    pub scopes: BTreeMap<String, Tally>,
-    /// Every family of calls.
-    pub bases: BTreeMap<String, CallReport>,
-    /// Calls that belong to no file system (a bad descriptor, a bad address): how each ended.
-    pub orphans: BTreeMap<String, BTreeMap<String, u64>>,
-    /// The largest holes, largest first.
-    pub holes: Vec<Hole>,
-}
-
-/// A watched file system.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Watched {
-    /// Its mount point.
-    pub path: String,
-    /// Its type.
-    pub kind: String,
-}
-
-/// Exercised and reachable partitions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tally {
-    /// Number of exercised ones.
-    pub hit: usize,
-    /// Number of reachable ones.
-    pub total: usize,
-}
-
-/// One family of calls.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct CallReport {
-    /// Its distance from everyday use.
-    pub scope: String,
-    /// Number of calls.
-    pub calls: u64,
-    /// Number of calls by system call.
-    pub variants: BTreeMap<String, u64>,
-    /// Number of exercised partitions of arguments and results.
-    pub partitions_hit: usize,
-    /// Number of reachable partitions of arguments and results.
-    pub partitions_total: usize,
-    /// The partitions of its arguments.
-    pub args: BTreeMap<String, PlaceReport>,
-    /// The partitions of its results.
-    pub output: PlaceReport,
-}
-
-/// One argument, or the result.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PlaceReport {
-    /// The kind: `bitmask`, `numeric`, `categorical`, `identifier`, `pointer` or `output`.
-    pub kind: String,
-    /// Exercised and reachable partitions.
-    #[serde(flatten)]
-    pub tally: Tally,
-    /// Coefficient of variation of the counts: 0 is even; none if nothing was exercised.
-    pub variation: Option<f64>,
-    /// All partitions with their counts, in their natural order.
-    pub partitions: Vec<Bucket>,
-    /// Pairs of flags, where it has any.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub pairs: Option<Pairs>,
-}
-
-/// One partition.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bucket {
-    /// Its name.
-    pub name: String,
-    /// Number of calls that exercised it.
-    pub count: u64,
-    /// The reason why it cannot be exercised.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub unreachable: Option<String>,
-    /// Whether no manual page mentions it: then it does not count in the totals.
-    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
-    pub undocumented: bool,
-}
-
-impl Bucket {
-    /// Whether it counts in the totals.
-    pub fn counts(&self) -> bool {
-        !self.undocumented && (self.unreachable.is_none() || self.count > 0)
-    }
-}
-
-/// Pairs of flags of one argument.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Pairs {
-    /// Exercised and possible pairs.
-    #[serde(flatten)]
-    pub tally: Tally,
-    /// The exercised ones (`A|B`) with their counts.
-    pub counts: BTreeMap<String, u64>,
-}
 
 /// Names a partition as on the command line: `CALL.ARGUMENT.NAME`, `CALL.output.NAME`.
 pub fn partition_id(hit: &Hit) -> String {
@@ -166,157 +29,124 @@ pub fn partition_id(hit: &Hit) -> String {
     }
 }
 
-impl Report {
-    /// The report of traced calls.
-    pub fn of_traced(
-        traced: &Traced,
-        title: &str,
-        how: Granularity,
-        unreachable: &Unreachable,
-    ) -> Report {
-        let coverage = analyse::coverage(&traced.samples, Touch::Inside, how);
-        let mut report = Report::of_coverage(&coverage, title, unreachable);
-        report.tracer = traced.tracer.clone();
-        report.limits = traced.limits.clone();
-        report.ended = traced.ended;
-        report.lost = traced.lost;
-        report.guessed = traced.guessed;
-        report.add_variants(&traced.samples);
-        report
-    }
-
-    /// The report of partitions that were counted elsewhere, for example of executed operations.
-    pub fn of_coverage(coverage: &Coverage, title: &str, unreachable: &Unreachable) -> Report {
-        let mut bases = BTreeMap::new();
-        for (name, base) in &table().bases {
-            bases.insert(name.clone(), call_report(name, base, coverage, unreachable));
-        }
-        let amounts = match coverage.granularity() {
-            Granularity::Powers => "powers",
-            Granularity::Boundaries => "boundaries",
-        };
-        let mut report = Report {
-            fathom_cover: VERSION,
-            title: title.to_owned(),
-            tracer: String::new(),
-            limits: Vec::new(),
-            mounts: Vec::new(),
-            ended: None,
-            seconds: 0.0,
-            amounts: amounts.to_owned(),
-            has_outputs: true,
-            calls: 0,
-            lost: 0,
-            unresolved: 0,
-            guessed: 0,
-            partitions_hit: 0,
-            partitions_total: 0,
-            partitions_unreachable: 0,
-            pairs_hit: 0,
-            pairs_total: 0,
-            scopes: BTreeMap::new(),
-            bases,
-            orphans: BTreeMap::new(),
-            holes: Vec::new(),
-        };
-        report.sum_up();
-        report
-    }
-
-    /// Leaves results out: the log did not have them.
-    pub fn without_outputs(mut self) -> Report {
-        self.has_outputs = false;
-        for call in self.bases.values_mut() {
-            call.output.partitions.clear();
-            call.output.tally = Tally::default();
-            call.output.variation = None;
-        }
-        self.sum_up();
-        self
-    }
-
-    /// The share of the reachable partitions that were hit, 0 to 1.
-    pub fn completeness(&self) -> f64 {
-        ratio(self.partitions_hit, self.partitions_total)
-    }
-
-    /// The count of a partition by its name on the command line; `None` if there is no such partition.
-    pub fn count(&self, id: &str) -> Option<u64> {
-        let (base, rest) = id.split_once('.')?;
-        let (place, name) = rest.split_once('.')?;
-        let call = self.bases.get(base)?;
-        let place = if place == "output" { &call.output } else { call.args.get(place)? };
-        place.partitions.iter().find(|bucket| bucket.name == name).map(|bucket| bucket.count)
-    }
-
-    /// The names of all partitions, as [`Report::count`] takes them.
-    pub fn ids(&self) -> Vec<String> {
-        let places = self.bases.iter().flat_map(|(base, call)| {
-            let args = call.args.iter().map(|(arg, place)| (arg.as_str(), place));
-            args.chain([("output", &call.output)]).map(move |(arg, place)| (base, arg, place))
-        });
-        let ids = places.flat_map(|(base, arg, place)| {
-            place.partitions.iter().map(move |bucket| format!("{base}.{arg}.{}", bucket.name))
-        });
-        ids.collect()
-    }
-
-    fn sum_up(&mut self) {
-        (self.partitions_hit, self.partitions_total, self.partitions_unreachable) = (0, 0, 0);
-        (self.pairs_hit, self.pairs_total, self.calls) = (0, 0, 0);
-        self.scopes.clear();
-        for call in self.bases.values_mut() {
-            let places = call.args.values().chain([&call.output]);
-            let tally = places.clone().fold(Tally::default(), |sum, place| Tally {
-                hit: sum.hit + place.tally.hit,
-                total: sum.total + place.tally.total,
-            });
-            (call.partitions_hit, call.partitions_total) = (tally.hit, tally.total);
-            self.partitions_hit += tally.hit;
-            self.partitions_total += tally.total;
-            for place in places {
-                let left_out = place.partitions.iter().filter(|b| !b.counts() && !b.undocumented);
-                self.partitions_unreachable += left_out.count();
-                if let Some(pairs) = &place.pairs {
-                    self.pairs_hit += pairs.tally.hit;
-                    self.pairs_total += pairs.tally.total;
-                }
-            }
-            let scope = self.scopes.entry(call.scope.clone()).or_default();
-            scope.hit += tally.hit;
-            scope.total += tally.total;
-            self.calls += call.calls;
-        }
-        self.holes = holes(self);
-    }
-
-    fn add_variants(&mut self, samples: &Samples) {
-        for (sample, times) in samples.iter() {
-            let call = sample.call();
-            match sample.touch() {
-                Touch::Inside => {
-                    if let Some(base) = self.bases.get_mut(call.base) {
-                        *base.variants.entry(call.name.to_owned()).or_default() += times;
-                    }
-                }
-                Touch::Nothing => {
-                    let how = match sample.result() {
-                        Ok(_) => "success".to_owned(),
-                        Err(errno) => errno.to_string(),
-                    };
-                    let orphan = self.orphans.entry(call.name.to_owned()).or_default();
-                    *orphan.entry(how).or_default() += times;
-                }
-                Touch::Unresolved => self.unresolved += times,
-                Touch::Outside => {}
-            }
-        }
-    }
+/// The report of traced calls.
+pub fn of_traced(
+    traced: &Traced,
+    title: &str,
+    how: Granularity,
+    unreachable: &Unreachable,
+) -> Report {
+    let coverage = analyse::coverage(&traced.samples, Touch::Inside, how);
+    let mut report = of_coverage(&coverage, title, unreachable);
+    report.tracer = traced.tracer.clone();
+    report.limits = traced.limits.clone();
+    report.ended = traced.ended;
+    report.lost = traced.lost;
+    report.guessed = traced.guessed;
+    add_variants(&mut report, &traced.samples);
+    report
 }
 
-/// The share of `hit` in `total`, 0 if `total` is 0.
-pub fn ratio(hit: usize, total: usize) -> f64 {
-    if total == 0 { 0.0 } else { hit as f64 / total as f64 }
+/// The report of partitions that were counted elsewhere, for example of executed operations.
+pub fn of_coverage(coverage: &Coverage, title: &str, unreachable: &Unreachable) -> Report {
+    let mut bases = BTreeMap::new();
+    for (name, base) in &table().bases {
+        bases.insert(name.clone(), call_report(name, base, coverage, unreachable));
+    }
+    let amounts = match coverage.granularity() {
+        Granularity::Powers => "powers",
+        Granularity::Boundaries => "boundaries",
+    };
+    let mut report = Report {
+        fathom_cover: VERSION,
+        title: title.to_owned(),
+        tracer: String::new(),
+        limits: Vec::new(),
+        mounts: Vec::new(),
+        ended: None,
+        seconds: 0.0,
+        amounts: amounts.to_owned(),
+        has_outputs: true,
+        calls: 0,
+        lost: 0,
+        unresolved: 0,
+        guessed: 0,
+        partitions_hit: 0,
+        partitions_total: 0,
+        partitions_unreachable: 0,
+        pairs_hit: 0,
+        pairs_total: 0,
+        scopes: BTreeMap::new(),
+        bases,
+        orphans: BTreeMap::new(),
+        holes: Vec::new(),
+    };
+    sum_up(&mut report);
+    report
+}
+
+/// Leaves results out: the log did not have them.
+pub fn without_outputs(mut report: Report) -> Report {
+    report.has_outputs = false;
+    for call in report.bases.values_mut() {
+        call.output.partitions.clear();
+        call.output.tally = Tally::default();
+        call.output.variation = None;
+    }
+    sum_up(&mut report);
+    report
+}
+
+fn sum_up(report: &mut Report) {
+    (report.partitions_hit, report.partitions_total, report.partitions_unreachable) = (0, 0, 0);
+    (report.pairs_hit, report.pairs_total, report.calls) = (0, 0, 0);
+    report.scopes.clear();
+    for call in report.bases.values_mut() {
+        let places = call.args.values().chain([&call.output]);
+        let tally = places.clone().fold(Tally::default(), |sum, place| Tally {
+            hit: sum.hit + place.tally.hit,
+            total: sum.total + place.tally.total,
+        });
+        (call.partitions_hit, call.partitions_total) = (tally.hit, tally.total);
+        report.partitions_hit += tally.hit;
+        report.partitions_total += tally.total;
+        for place in places {
+            let left_out = place.partitions.iter().filter(|b| !b.counts() && !b.undocumented);
+            report.partitions_unreachable += left_out.count();
+            if let Some(pairs) = &place.pairs {
+                report.pairs_hit += pairs.tally.hit;
+                report.pairs_total += pairs.tally.total;
+            }
+        }
+        let scope = report.scopes.entry(call.scope.clone()).or_default();
+        scope.hit += tally.hit;
+        scope.total += tally.total;
+        report.calls += call.calls;
+    }
+    report.holes = holes(report);
+}
+
+fn add_variants(report: &mut Report, samples: &Samples) {
+    for (sample, times) in samples.iter() {
+        let call = sample.call();
+        match sample.touch() {
+            Touch::Inside => {
+                if let Some(base) = report.bases.get_mut(call.base) {
+                    *base.variants.entry(call.name.to_owned()).or_default() += times;
+                }
+            }
+            Touch::Nothing => {
+                let how = match sample.result() {
+                    Ok(_) => "success".to_owned(),
+                    Err(errno) => errno.to_string(),
+                };
+                let orphan = report.orphans.entry(call.name.to_owned()).or_default();
+                *orphan.entry(how).or_default() += times;
+            }
+            Touch::Unresolved => report.unresolved += times,
+            Touch::Outside => {}
+        }
+    }
 }
 
 fn call_report(
@@ -433,7 +263,7 @@ mod tests {
     #[test]
     fn counts_totals_and_orphans() {
         let none = Unreachable::default();
-        let report = Report::of_traced(&traced(), "t", Granularity::Powers, &none);
+        let report = of_traced(&traced(), "t", Granularity::Powers, &none);
         assert_eq!(report.calls, 10);
         assert_eq!(report.count("write.count.[2^12,2^13)"), Some(10));
         assert_eq!(report.count("write.output.ENOSPC"), Some(1));
@@ -451,10 +281,10 @@ mod tests {
 
     #[test]
     fn what_is_unreachable_leaves_the_total_unless_it_was_reached() {
-        let none = Report::of_traced(&traced(), "t", Granularity::Powers, &Unreachable::default());
+        let none = of_traced(&traced(), "t", Granularity::Powers, &Unreachable::default());
         let rules = "[[unreachable]]\npartition = 'write.output.E*'\nreason = 'r'\n";
         let rules = Unreachable::parse(rules).unwrap();
-        let some = Report::of_traced(&traced(), "t", Granularity::Powers, &rules);
+        let some = of_traced(&traced(), "t", Granularity::Powers, &rules);
         let errors = none.bases["write"].output.partitions.iter();
         let errors = errors.filter(|bucket| bucket.name.starts_with('E')).count();
         assert_eq!(some.partitions_unreachable, errors - 1);

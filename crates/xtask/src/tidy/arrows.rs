@@ -17,7 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fathom-engine", &["fathom-core", "fathom-model", "fathom-block", "fathom-record"]),
     ("fathom-designs", &["fathom-core", "fathom-block", "fathom-engine", "fathom-record"]),
     ("fathom-record", &["fathom-core"]),
-    ("fathom-trace", &["fathom-core"]),
+    ("fathom-trace", &["fathom-core", "fathom-record"]),
     ("fathom-report", &["fathom-core", "fathom-record"]),
     (
         "fathom",

@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::Result;
 use fathom_block::BlockBacked;
 use fathom_engine::crash::{self, CrashPlan, CrashReport};
-use fathom_trace::report::Report;
+use fathom_record::coverage::Report;
 use serde_json::json;
 
 use super::Ending;
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &CrashArgs, out: &Path, json: bool) -> Result<Ending> {
     };
     let coverage = coverage(&*subject, &report);
     let written = files.write(&coverage);
-    let ending = observer.finish(|run| describe(run, &report))?;
+    let ending = observer.finish(|run| describe(run, &report, &plan))?;
     if json {
         let mut value = report_json(&*subject, &report, observer.run());
         value.as_object_mut().expect("it is one").extend(own::json(&coverage));

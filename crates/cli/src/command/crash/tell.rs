@@ -108,7 +108,7 @@ pub(crate) fn threads(threads: usize) -> usize {
 }
 
 /// What is known of a run at its end.
-pub(crate) fn describe(run: &mut Run, report: &CrashReport) {
+pub(crate) fn describe(run: &mut Run, report: &CrashReport, plan: &CrashPlan) {
     let search = &report.search;
     let count = |name: &str, value, about: &str| Count {
         name: name.to_owned(),
@@ -116,7 +116,7 @@ pub(crate) fn describe(run: &mut Run, report: &CrashReport) {
         about: about.to_owned(),
     };
     run.seconds = search.elapsed.as_secs_f64();
-    run.complete = search.stop != Stop::Asked;
+    run.complete = search.stop != Stop::Asked || plan.stop_at_first;
     run.stop = search.stop.to_string();
     run.counts = vec![
         count("crash_images", report.crash_images, "distinct images that a power failure left"),

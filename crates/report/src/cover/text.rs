@@ -1,14 +1,14 @@
 //! Coverage for a terminal.
 
-use fathom_trace::report::{CallReport, PlaceReport, Report, Tally, ratio};
+use fathom_record::coverage::{CallReport, PlaceReport, Report, Tally, ratio};
 
-use crate::text::{bold, grouped, table};
+use crate::words::{grouped, table};
 
 /// Heights of a bar; the first is for what was never exercised.
 const SPARKS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// What people read.
-pub(crate) fn report(report: &Report, full: bool) -> String {
+pub fn report(report: &Report, full: bool) -> String {
     let mut text = head(report);
     let mut rows = vec![
         ["call.argument", "times", "hit", "of", "%", "cv", "partitions in order, log scale"]
@@ -47,7 +47,7 @@ pub(crate) fn report(report: &Report, full: bool) -> String {
 fn head(report: &Report) -> String {
     let watched: Vec<String> =
         report.mounts.iter().map(|mount| format!("{} ({})", mount.path, mount.kind)).collect();
-    let mut text = format!("{}\n", bold(&report.title));
+    let mut text = format!("{}\n", report.title);
     if !watched.is_empty() {
         text.push_str(&format!("watched by {}: {}\n", report.tracer, watched.join(", ")));
     }
@@ -56,7 +56,7 @@ fn head(report: &Report) -> String {
         grouped(report.calls),
         grouped(report.partitions_hit as u64),
         grouped(report.partitions_total as u64),
-        bold(&share(report.partitions_hit, report.partitions_total)),
+        share(report.partitions_hit, report.partitions_total),
         grouped(report.pairs_hit as u64),
         grouped(report.pairs_total as u64),
         share(report.pairs_hit, report.pairs_total),
@@ -108,7 +108,7 @@ fn sparkline(place: &PlaceReport) -> String {
 }
 
 /// How much of a place was exercised, as one character.
-pub(crate) fn bar(tally: Tally) -> char {
+pub fn bar(tally: Tally) -> char {
     match tally.hit {
         0 => SPARKS[0],
         hit => SPARKS[1 + (7.0 * ratio(hit, tally.total)).round() as usize],
@@ -163,7 +163,7 @@ fn foot(report: &Report) -> String {
         }
     }
     if !report.holes.is_empty() {
-        text.push_str(&format!("\n{}\n", bold("the largest holes, and what would fill them")));
+        text.push_str("\nthe largest holes, and what would fill them\n");
         for (index, hole) in report.holes.iter().enumerate() {
             text.push_str(&format!("{:3}. {}\n     add: {}\n", index + 1, hole.words, hole.add));
         }
@@ -178,14 +178,14 @@ fn foot(report: &Report) -> String {
 }
 
 /// A share as people write it.
-pub(crate) fn share(hit: usize, total: usize) -> String {
+pub fn share(hit: usize, total: usize) -> String {
     format!("{:.1}%", 100.0 * ratio(hit, total))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fathom_trace::report::Bucket;
+    use fathom_record::coverage::Bucket;
 
     #[test]
     fn bars_grow_with_the_logarithm() {

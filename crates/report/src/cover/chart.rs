@@ -3,7 +3,7 @@
 //! Rows rather than columns: names stay readable, and a phone scrolls downwards.
 
 use super::html::{COLOURS, escaped};
-use crate::text::grouped;
+use crate::words::grouped;
 
 const WIDTH: f64 = 520.0;
 const NAME_WIDTH: f64 = 120.0;
@@ -18,7 +18,7 @@ const EMPTY_TAIL: usize = 3;
 pub(super) fn bars(rows: &[(String, Vec<u64>)]) -> String {
     let last = rows.iter().rposition(|(_, counts)| counts.iter().any(|count| *count > 0));
     let Some(last) = last else {
-        return "<p class=\"note\">never exercised</p>\n".to_owned();
+        return "<p class=\"quiet\">never exercised</p>\n".to_owned();
     };
     let shown = &rows[..rows.len().min(last + 1 + EMPTY_TAIL)];
     let series = shown[0].1.len();
@@ -35,11 +35,11 @@ pub(super) fn bars(rows: &[(String, Vec<u64>)]) -> String {
     let tail = match rest {
         0 => String::new(),
         _ => {
-            format!("<p class=\"note\">and {rest} more partitions that were never exercised</p>\n")
+            format!("<p class=\"quiet\">and {rest} more partitions that were never exercised</p>\n")
         }
     };
     format!(
-        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"counts per partition\">\n\
+        "<svg class=\"bars\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"counts per partition\">\n\
          {body}</svg>\n{tail}"
     )
 }

@@ -1,14 +1,14 @@
 //! Reports side by side.
 
-use fathom_trace::report::Report;
+use fathom_record::coverage::Report;
 use serde_json::{Value, json};
 
 use super::export::partition_names;
-use crate::cover::text::share;
-use crate::text::{bold, grouped, table};
+use super::text::share;
+use crate::words::{grouped, table};
 
 /// The figures 4.5 and 4.6 of the IOCov paper as text, then what only some of the runs exercise.
-pub(crate) fn text(reports: &[(String, Report)]) -> String {
+pub fn text(reports: &[(String, Report)]) -> String {
     let mut text = String::new();
     let mut rows = vec![head("", reports)];
     rows.push(line("calls", reports, |report| grouped(report.calls)));
@@ -18,10 +18,10 @@ pub(crate) fn text(reports: &[(String, Report)]) -> String {
     rows.push(line("pairs of flags", reports, |report| report.pairs_hit.to_string()));
     text.push_str(&table(&rows));
     for (base, arg) in [("open", "flags"), ("write", "count")] {
-        text.push_str(&format!("\n{}\n", bold(&format!("{base}.{arg}"))));
+        text.push_str(&format!("\n{base}.{arg}\n"));
         text.push_str(&chart(reports, base, arg));
     }
-    text.push_str(&format!("\n{}\n", bold("calls by partitions hit")));
+    text.push_str("\ncalls by partitions hit\n");
     text.push_str(&calls(reports));
     text.push_str(&only(reports));
     text
@@ -98,7 +98,7 @@ fn only(reports: &[(String, Report)]) -> String {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        text.push_str(&format!("\n{} {}: {told}{more}\n", bold("only"), name));
+        text.push_str(&format!("\nonly {name}: {told}{more}\n"));
     }
     text
 }
@@ -126,7 +126,7 @@ fn only_in(reports: &[(String, Report)]) -> Vec<(String, Vec<String>)> {
 }
 
 /// For machines.
-pub(crate) fn json(reports: &[(String, Report)]) -> Value {
+pub fn json(reports: &[(String, Report)]) -> Value {
     let runs: Vec<Value> = reports
         .iter()
         .zip(only_in(reports))

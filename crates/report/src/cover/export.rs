@@ -1,11 +1,11 @@
 //! Coverage for other programs: CSV, and the nested JSON of IOCov.
 
 use fathom_core::Errno;
-use fathom_trace::report::{PlaceReport, Report};
+use fathom_record::coverage::{PlaceReport, Report};
 use serde_json::{Map, Value, json};
 
 /// One line per partition, one column of counts per report.
-pub(crate) fn csv(reports: &[(String, Report)]) -> String {
+pub fn csv(reports: &[(String, Report)]) -> String {
     let names: Vec<String> = reports.iter().map(|(name, _)| quoted(name)).collect();
     let mut text = format!("call,argument,kind,partition,{},note\n", names.join(","));
     let Some((_, first)) = reports.first() else {
@@ -68,7 +68,7 @@ fn quoted(text: &str) -> String {
 
 /// `{"input": {call: {argument: {value: count}}}, "output": {call: {value: count}}}`: amounts by the
 /// power of two from which their interval starts, errors as negative numbers, flags by name.
-pub(crate) fn iocov(report: &Report) -> Value {
+pub fn iocov(report: &Report) -> Value {
     let mut input = Map::new();
     let mut output = Map::new();
     for (base, call) in report.bases.iter().filter(|(_, call)| call.calls > 0) {
