@@ -178,9 +178,12 @@ fn key(
     }
 }
 
+/// A signature of a cause with all its sightings.
+type Member = (Cause, Group);
+
 /// What was found, by cause: the best sighting of each, and the others that have the same cause.
-fn causes(system: &CrashSystem<'_>, group: bool) -> Vec<(Cause, Group, Vec<(Cause, Group)>)> {
-    let mut causes: BTreeMap<_, Vec<(Cause, Group)>> = BTreeMap::new();
+fn causes(system: &CrashSystem<'_>, group: bool) -> Vec<(Cause, Group, Vec<Member>)> {
+    let mut causes: BTreeMap<_, Vec<Member>> = BTreeMap::new();
     for (cause, sightings) in system.ledger.groups.snapshot() {
         let key = key(&cause, sightings.level_needed(), group);
         causes.entry(key).or_default().push((cause, sightings));
@@ -197,7 +200,7 @@ fn causes(system: &CrashSystem<'_>, group: bool) -> Vec<(Cause, Group, Vec<(Caus
     found
 }
 
-fn variant((cause, group): &(Cause, Group)) -> Variant {
+fn variant((cause, group): &Member) -> Variant {
     Variant {
         signature: cause.to_string(),
         class: cause.class.name(),

@@ -58,7 +58,7 @@ fn coverage(subject: &dyn BlockBacked, report: &CrashReport) -> Report {
 /// A check that ran.
 pub(crate) enum Checked {
     /// To its end.
-    Done(RunObserver, Box<CrashReport>),
+    Done(Box<RunObserver>, Box<CrashReport>),
     /// Until the harness failed, after something was found.
     Failed(Ending),
 }
@@ -74,7 +74,7 @@ pub(crate) fn check(
     crash::quiet_panics();
     let mut observer = RunObserver::start(out, run_of(subject, plan), known, json)?;
     match crash::crash(subject, plan, &mut observer) {
-        Ok(report) => Ok(Checked::Done(observer, Box::new(report))),
+        Ok(report) => Ok(Checked::Done(Box::new(observer), Box::new(report))),
         Err(error) => Ok(Checked::Failed(observer.fail(error.into())?)),
     }
 }
