@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::known::Known;
-use crate::run::{Count, FindingPage, KnownSeen, RunError, Sample};
+use crate::run::{Count, FILE, FindingPage, KnownSeen, RunError, Sample};
 use crate::{Finding, Progress, RecordError, Run};
 
 /// Time between two versions of `run.json` if nothing is found.
@@ -55,7 +55,7 @@ impl RunDirectory {
             source,
         })?;
         let run = Run { complete: false, ..run };
-        run.write(&out)?;
+        run.write(&out.join(FILE))?;
         Ok(RunDirectory {
             out,
             shown,
@@ -184,7 +184,7 @@ impl RunDirectory {
     /// Writes `run.json`. A disk that is full must not end the run: see [`RunDirectory::problem`].
     fn write(&mut self) {
         self.written = Instant::now();
-        self.problem = self.run.write(&self.out).err();
+        self.problem = self.run.write(&self.out.join(FILE)).err();
     }
 
     /// Why `run.json` is not up to date, if it is not.
