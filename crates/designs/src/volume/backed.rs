@@ -88,6 +88,10 @@ impl<D: Design + Clone + Send> BlockBacked for Backed<D> {
         }
     }
 
+    fn has_checker(&self) -> bool {
+        true
+    }
+
     /// The invariants of the design.
     fn fsck(&self, image: &Image) -> Result<Option<String>, HarnessFault> {
         let complaints = match self.design.reset(image) {

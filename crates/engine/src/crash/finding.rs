@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fathom_block::disks::{StoredRecording, SubjectFailure};
 use fathom_block::{BlockBacked, Geometry, Level};
 use fathom_core::{Digest, HarnessFault, Tree};
 use serde::{Deserialize, Serialize};
@@ -13,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use super::config::CrashConfig;
 use super::judge::Cause;
 use super::ledger::Group;
+use super::replay::{self, RunAgain};
 use super::repro;
 use super::run::CrashPlan;
 use super::script::{Event, Script};
-use super::session::SubjectFailure;
 use super::shrink::shrink;
 use super::system::{CrashSystem, ExecutedScript};
 use crate::check::finding::RecordError;
@@ -94,7 +95,12 @@ pub struct CrashFinding {
     pub writes: Vec<(String, bool)>,
     /// The image after the last power failure, if there was one.
     pub image: Option<Vec<u8>>,
+    /// Everything that the minimal run told its disks, if that shows the finding by itself.
+    pub recording: Option<StoredRecording>,
 }
+
+/// The file of [`CrashFinding::recording`].
+const RECORDING: &str = "recording.bin";
 
 /// Verifies and shrinks what a search found.
 pub(super) fn investigate(
@@ -116,7 +122,7 @@ pub(super) fn investigate(
         0 => script.clone(),
         _ => shrink(system, &script, &cause, plan.shrink_budget)?,
     };
-    let played = CrashSystem::new(subject, &plan.config)?.play(&minimal)?;
+    let (played, recording) = replay::record(subject, &plan.config, &minimal, &cause)?;
     let what = played.as_ref().and_then(|played| played.wrong.as_ref());
     let what = what.map_or_else(|| group.best.what.clone(), |(_, what)| what.clone());
     let record = CrashRecord {
@@ -140,6 +146,7 @@ pub(super) fn investigate(
         labels: plan.labels.clone(),
     };
     let mut finding = CrashFinding::new(record, script, minimal, played);
+    finding.recording = recording;
     finding.record.story = finding.to_string();
     Ok(finding)
 }
@@ -163,11 +170,13 @@ pub fn shrink_further(
         return Ok(None);
     }
     let minimal = shrink(&system, &stored.minimal, cause, budget)?;
-    let Some(played) = system.play(&minimal)? else { return Ok(None) };
+    let (played, recording) = replay::record(subject, &stored.record.config, &minimal, cause)?;
+    let Some(played) = played else { return Ok(None) };
     let mut record = stored.record.clone();
     record.id = id(subject, cause, &minimal);
     (record.ops, record.image) = (minimal.ops_len(), played.image.digest());
     let mut finding = CrashFinding::new(record, stored.script.clone(), minimal, Some(played));
+    finding.recording = recording;
     finding.record.story = finding.to_string();
     Ok(Some(finding))
 }
@@ -196,6 +205,7 @@ impl CrashFinding {
             repaired: None,
             writes: Vec::new(),
             image: None,
+            recording: None,
         };
         if let Some(played) = played {
             finding.before = played.before;
@@ -263,6 +273,7 @@ impl CrashFinding {
             ("story.txt", self.record.story.clone().into_bytes()),
         ];
         files.extend(self.image.clone().map(|image| ("crash.img", image)));
+        files.extend(self.recording.as_ref().map(|recording| (RECORDING, recording.to_bytes())));
         let repro = repro::files(&self.record, &self.minimal).into_iter();
         files.extend(repro.map(|(name, text)| (name, text.into_bytes())));
         for (name, bytes) in files {
@@ -292,6 +303,8 @@ pub struct StoredCrash {
     pub minimal: Script,
     /// `script.jsonl`
     pub script: Script,
+    /// `recording.bin`, which belongs to `minimal`; older findings have none.
+    pub recording: Option<StoredRecording>,
 }
 
 impl StoredCrash {
@@ -325,8 +338,22 @@ impl StoredCrash {
             record,
             minimal: script("minimal.jsonl")?,
             script: script("script.jsonl")?,
+            recording: read_recording(&dir.join(RECORDING))?,
         })
     }
+}
+
+/// Reads the recording of a finding, if it has one.
+fn read_recording(path: &Path) -> Result<Option<StoredRecording>, RecordError> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(RecordError::Io { path: path.to_owned(), source }),
+    };
+    let recording = StoredRecording::from_bytes(&bytes);
+    recording
+        .map(Some)
+        .map_err(|error| RecordError::Damaged { path: path.to_owned(), message: error.to_string() })
 }
 
 /// How a replay went.
@@ -360,10 +387,13 @@ pub struct CrashReplay {
     pub cause: Option<Cause>,
     /// The finding as it is now.
     pub finding: CrashFinding,
+    /// What running the workload again gives, if the finding has a recording to compare with.
+    pub run_again: Option<RunAgain>,
 }
 
 impl CrashReplay {
-    /// Plays a recorded finding, exactly: the same operations, the same crash point.
+    /// Plays a recorded finding, exactly: the same operations, the same crash point. With a recording,
+    /// the recorded disk is judged unless the subject reliably writes something else now.
     ///
     /// # Errors
     /// If the harness fails.
@@ -371,8 +401,14 @@ impl CrashReplay {
         subject: &dyn BlockBacked,
         stored: &StoredCrash,
     ) -> Result<CrashReplay, HarnessFault> {
-        let system = CrashSystem::new(subject, &stored.record.config)?;
-        let played = system.play(&stored.minimal)?;
+        let config = &stored.record.config;
+        let (played, run_again) = match &stored.recording {
+            Some(recording) => {
+                let (played, again) = replay::replay(subject, config, &stored.minimal, recording)?;
+                (played, Some(again))
+            }
+            None => (CrashSystem::new(subject, config)?.play(&stored.minimal)?, None),
+        };
         let wrong = played.as_ref().and_then(|played| played.wrong.clone());
         let same_image =
             played.as_ref().is_some_and(|played| played.image.digest() == stored.record.image);
@@ -391,6 +427,7 @@ impl CrashReplay {
             verdict,
             cause,
             finding: CrashFinding::new(record, script, minimal, played),
+            run_again,
         })
     }
 }

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fathom_block::disks::MemoCounts;
 use fathom_block::{BlockBacked, Level};
 use fathom_core::HarnessFault;
 
@@ -81,6 +82,8 @@ pub struct CrashReport {
     pub levels: Vec<Level>,
     /// Distinct images judged.
     pub crash_images: u64,
+    /// How many images were examined, and how many answered from the memo.
+    pub memo: MemoCounts,
     /// How it went.
     pub samples: Vec<Sample>,
     /// What is wrong, worst first.
@@ -154,7 +157,7 @@ pub fn crash(
         crash_images: system.ledger.images.len(),
         findings: system.ledger.groups.len() as u64,
     });
-    let crash_images = system.ledger.images.len();
+    let (crash_images, memo) = (system.ledger.images.len(), system.memo.counts());
     let (reached, coverage) = (system.ledger.reached(), system.ledger.recorded());
     let mut findings = Vec::new();
     for (cause, group) in system.ledger.groups.snapshot() {
@@ -164,6 +167,7 @@ pub fn crash(
     Ok(CrashReport {
         levels: system.levels().to_vec(),
         crash_images,
+        memo,
         samples,
         findings,
         goals_missed: GOALS.into_iter().filter(|goal| !reached.iter().any(|r| r == goal)).collect(),

@@ -3,6 +3,7 @@
 mod bug;
 mod clean;
 mod interruption;
+mod memo;
 mod mutants;
 mod records;
 mod toy;

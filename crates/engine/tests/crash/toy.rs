@@ -168,6 +168,10 @@ impl BlockBacked for Toy {
         }
     }
 
+    fn has_checker(&self) -> bool {
+        true
+    }
+
     fn fsck(&self, image: &Image) -> Result<Option<String>, HarnessFault> {
         let device = Recorder::new(image.clone(), self.geometry());
         let mut device = device.map_err(|error| HarnessFault::new("toy", error))?;

@@ -17,6 +17,8 @@ pub(crate) fn replay(args: &ReplayArgs, dir: &Path, json: bool) -> Result<Ending
     let mut stored = StoredCrash::read(dir)?;
     if args.full {
         stored.minimal = stored.script.clone();
+        // The recording is that of the minimal run.
+        stored.recording = None;
     }
     let name = args.subject.as_ref().unwrap_or(&stored.record.subject);
     let subject = reopen(name, stored.record.geometry)?;
@@ -30,6 +32,7 @@ pub(crate) fn replay(args: &ReplayArgs, dir: &Path, json: bool) -> Result<Ending
             "ops": stored.minimal.ops_len(),
             "cause": replay.cause.as_ref().map(ToString::to_string),
             "recorded": stored.record.cause.to_string(),
+            "run_again": replay.run_again,
         }))?;
     } else {
         let mut text = match replay.verdict {
@@ -45,6 +48,9 @@ pub(crate) fn replay(args: &ReplayArgs, dir: &Path, json: bool) -> Result<Ending
                 text.push_str(&format!(": now {now}, recorded {}\n", stored.record.cause));
             }
             (None, _) => text.push_str(&format!(": recorded {}\n", stored.record.cause)),
+        }
+        if let Some(again) = replay.run_again {
+            text.push_str(&format!("{}\n", again.explain()));
         }
         print(&text)?;
     }
