@@ -70,10 +70,10 @@ impl Memo {
         Memo { off: AtomicBool::new(true), ..self }
     }
 
-    /// Compares one answer of `every` with an examination; the first one in any case.
+    /// Compares one answer of `every` with an examination, the first one included; none if 0.
     #[must_use]
     pub fn verified_every(self, every: u64) -> Memo {
-        Memo { verified_every: every.max(1), ..self }
+        Memo { verified_every: every, ..self }
     }
 
     /// Keeps at most so many units.
@@ -132,7 +132,8 @@ impl Memo {
 
     /// Counts an answer; whether it is one of those that are verified.
     fn is_verified_next(&self) -> bool {
-        self.answered.fetch_add(1, Ordering::Relaxed).is_multiple_of(self.verified_every)
+        let number = self.answered.fetch_add(1, Ordering::Relaxed);
+        self.verified_every > 0 && number.is_multiple_of(self.verified_every)
     }
 
     /// Takes over what an examination found; `answer` is what the memo would have said.

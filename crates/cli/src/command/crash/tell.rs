@@ -70,6 +70,14 @@ fn summary(subject: &dyn BlockBacked, report: &CrashReport) -> String {
         grouped((report.crash_images as f64 / seconds.max(1e-9)) as u64),
         search.stop,
     );
+    let from_memo = grouped(report.memo.answered);
+    text.push_str(&format!("{from_memo} of them known from what other examinations read\n"));
+    if report.memo.refuted > 0 {
+        text.push_str(
+            "the memo was wrong and was switched off: the file system is not deterministic, or reads \
+             what it does not tell\n",
+        );
+    }
     if !report.goals_missed.is_empty() {
         text.push_str(&format!("never reached: {}\n", report.goals_missed.join("; ")));
     }
@@ -98,6 +106,8 @@ pub(crate) fn report_json(subject: &dyn BlockBacked, report: &CrashReport) -> Va
         "transitions": report.search.transitions,
         "states_by_depth": report.search.states_by_depth,
         "crash_images": report.crash_images,
+        "crash_images_from_memo": report.memo.answered,
+        "memo_refuted": report.memo.refuted,
         "levels": report.levels,
         "seconds": report.search.elapsed.as_secs_f64(),
         "stop": report.search.stop.to_string(),
