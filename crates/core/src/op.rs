@@ -17,6 +17,10 @@ use crate::pattern::Pattern;
 /// descriptor: calls on it must fail with `EBADF`.
 pub type Slot = u8;
 
+/// The number of a process that makes calls. Slots, identity, mask and working directory are its own;
+/// a workload with one process has caller 0.
+pub type Caller = u32;
+
 /// What a call works on: a path or an open file (`stat` and `fstat`, `chmod` and `fchmod`, …).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

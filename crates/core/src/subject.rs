@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::op::Op;
+use crate::op::{Caller, Op};
 use crate::outcome::Outcome;
 use crate::tree::Tree;
 
@@ -48,11 +48,25 @@ pub trait Subject {
     /// What it can do.
     fn capabilities(&self) -> BTreeSet<Capability>;
 
-    /// Executes one operation.
+    /// Executes one operation of caller 0.
     ///
     /// # Errors
     /// Only if the harness could not even ask the file system.
     fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault>;
+
+    /// Executes one operation of a caller. A subject with one process refuses all but caller 0.
+    ///
+    /// # Errors
+    /// If there is no such caller, or the harness could not even ask the file system.
+    fn apply_as(&mut self, caller: Caller, op: &Op) -> Result<Outcome, HarnessFault> {
+        match caller {
+            0 => self.apply(op),
+            _ => Err(HarnessFault::new(
+                format!("executing {} as caller {caller}", op.name()),
+                format!("{} has one caller, number 0", self.name()),
+            )),
+        }
+    }
 
     /// Walks the whole visible state.
     ///

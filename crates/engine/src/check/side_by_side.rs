@@ -275,11 +275,9 @@ impl<'a> SideBySide<'a> {
 
     fn record(&mut self, op: &Op, expected: &Outcome, found: &Outcome, tree: Option<Digest>) {
         self.steps.push(Step {
-            n: self.steps.len() as u64,
-            op: op.clone(),
-            outcome: found.clone(),
             expected: (expected != found).then(|| expected.clone()),
             tree,
+            ..Step::new(self.steps.len() as u64, op.clone(), found.clone())
         });
     }
 
