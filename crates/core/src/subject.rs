@@ -74,3 +74,38 @@ pub trait Subject {
     /// Only if the harness could not even ask the file system.
     fn observe(&mut self) -> Result<Tree, HarnessFault>;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers everything with 7.
+    struct Alone;
+
+    impl Subject for Alone {
+        fn name(&self) -> String {
+            "alone".to_owned()
+        }
+
+        fn capabilities(&self) -> BTreeSet<Capability> {
+            BTreeSet::new()
+        }
+
+        fn apply(&mut self, _op: &Op) -> Result<Outcome, HarnessFault> {
+            Ok(Outcome::ok(7))
+        }
+
+        fn observe(&mut self) -> Result<Tree, HarnessFault> {
+            Ok(Tree::default())
+        }
+    }
+
+    #[test]
+    fn a_subject_with_one_process_refuses_other_callers() {
+        assert_eq!(Alone.apply_as(0, &Op::Sync).unwrap(), Outcome::ok(7));
+        assert_eq!(
+            Alone.apply_as(2, &Op::Sync).unwrap_err().to_string(),
+            "executing sync as caller 2: alone has one caller, number 0"
+        );
+    }
+}

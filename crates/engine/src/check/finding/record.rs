@@ -229,7 +229,7 @@ pub fn read_trace(path: &Path) -> Result<Trace, RecordError> {
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn write_trace(path: &Path, trace: &Trace) -> Result<(), RecordError> {
+pub(crate) fn write_trace(path: &Path, trace: &Trace) -> Result<(), RecordError> {
     let file = File::create(path).map_err(|source| io_error(path, source))?;
     trace
         .write(BufWriter::new(file))
