@@ -19,7 +19,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
 fn trace_of(steps: Vec<(Op, Outcome)>) -> Trace {
-    let step = |(n, (op, outcome))| Step { n: n as u64, op, outcome, expected: None, tree: None };
+    let step = |(n, (op, outcome))| Step::new(n as u64, op, outcome);
     let steps = steps.into_iter().enumerate().map(step).collect();
     Trace { header: Header::new("dir:/tmp", "model"), steps }
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fathom_core::{
-    Capability, FsPath, HarnessFault, Op, Outcome, PathState, RestoreMethod, Saved, Subject,
-    Testbed, Tree,
+    Caller, Capability, FsPath, HarnessFault, Op, Outcome, PathState, RestoreMethod, Saved,
+    Subject, Testbed, Tree,
 };
 
 use crate::config::{Config, ConfigError};
@@ -51,6 +51,10 @@ impl Subject for ModelSubject {
 
     fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
         self.model.apply(op)
+    }
+
+    fn apply_as(&mut self, caller: Caller, op: &Op) -> Result<Outcome, HarnessFault> {
+        self.model.apply_as(caller, op)
     }
 
     fn observe(&mut self) -> Result<Tree, HarnessFault> {

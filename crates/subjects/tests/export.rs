@@ -46,7 +46,7 @@ impl Subject for Recorder {
     fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
         let outcome = self.subject.apply(op)?;
         let (n, op) = (self.steps.len() as u64, op.clone());
-        self.steps.push(Step { n, op, outcome: outcome.clone(), expected: None, tree: None });
+        self.steps.push(Step::new(n, op, outcome.clone()));
         Ok(outcome)
     }
 

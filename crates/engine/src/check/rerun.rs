@@ -85,7 +85,7 @@ impl Runner<'_> {
     ///
     /// # Errors
     /// If the harness fails, or the subject cannot take the disk over.
-    pub fn run_from(
+    pub(crate) fn run_from(
         &mut self,
         disk: &[u8],
         before: &[Op],
@@ -117,7 +117,7 @@ impl Runner<'_> {
     }
 
     /// The first step that two runs of the same operations answered differently.
-    pub fn first_disagreement(
+    pub(crate) fn first_disagreement(
         &self,
         one: &[Step],
         other: &[Step],

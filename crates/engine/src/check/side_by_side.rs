@@ -151,7 +151,7 @@ impl<'a> SideBySide<'a> {
     }
 
     /// What was executed since the start.
-    pub fn into_steps(self) -> Vec<Step> {
+    pub(crate) fn into_steps(self) -> Vec<Step> {
         self.steps
     }
 
@@ -275,11 +275,9 @@ impl<'a> SideBySide<'a> {
 
     fn record(&mut self, op: &Op, expected: &Outcome, found: &Outcome, tree: Option<Digest>) {
         self.steps.push(Step {
-            n: self.steps.len() as u64,
-            op: op.clone(),
-            outcome: found.clone(),
             expected: (expected != found).then(|| expected.clone()),
             tree,
+            ..Step::new(self.steps.len() as u64, op.clone(), found.clone())
         });
     }
 
@@ -374,12 +372,12 @@ impl<'a> SideBySide<'a> {
     ///
     /// # Errors
     /// If the harness of the subject fails or panics.
-    pub fn subject_tree(&mut self) -> Result<Tree, HarnessFault> {
+    pub(crate) fn subject_tree(&mut self) -> Result<Tree, HarnessFault> {
         guarded("observing the tree", || self.subject.observe())
     }
 
     /// The tree that the subject should show now.
-    pub fn expected_tree(&self) -> Tree {
+    pub(crate) fn expected_tree(&self) -> Tree {
         self.oracle.expected_tree(&self.model)
     }
 }

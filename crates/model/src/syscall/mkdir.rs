@@ -12,7 +12,7 @@ impl Model {
         let name = self.free_name(&place, true)?;
         self.may_create(place.dir)?;
         let mode = self.creation_mode(place.dir, mode, 0o1777)?;
-        self.volume.make(&self.caller, place.dir, name, NewNode::Dir, mode)?;
+        self.volume.make(&self.current.identity, place.dir, name, NewNode::Dir, mode)?;
         Ok(0)
     }
 }

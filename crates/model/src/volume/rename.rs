@@ -6,7 +6,7 @@ use fathom_core::{Errno, Mode, Stamp};
 use super::inode::{Inode, Xattrs};
 use super::name::ShortName;
 use super::state::{State, check_name};
-use super::{Caller, Ino, NewNode, Volume};
+use super::{Identity, Ino, NewNode, Volume};
 use crate::mutant::Mutant;
 
 /// A rename whose names were looked up.
@@ -33,7 +33,7 @@ impl Volume {
     /// `EISDIR`, `EMLINK`, `ENOSPC` (for a whiteout), `ENAMETOOLONG`.
     pub fn rename(
         &mut self,
-        caller: &Caller,
+        caller: &Identity,
         from_dir: Ino,
         from: &[u8],
         to_dir: Ino,

@@ -69,7 +69,23 @@ impl Script {
             | Op::Symlink { .. }
             | Op::Readlink { .. }
             | Op::Mknod { .. } => on_names(op),
-            _ => self.on_target(op),
+            Op::Truncate { .. }
+            | Op::Chmod { .. }
+            | Op::Chown { .. }
+            | Op::Utimens { .. }
+            | Op::Setxattr { .. }
+            | Op::Getxattr { .. }
+            | Op::Listxattr { .. }
+            | Op::Removexattr { .. }
+            | Op::Stat { .. }
+            | Op::Statfs { .. }
+            | Op::Access { .. } => self.on_target(op),
+            // No common tool makes these calls.
+            Op::Lseek { .. }
+            | Op::SyncFileRange { .. }
+            | Op::MmapStore { .. }
+            | Op::MmapLoad { .. }
+            | Op::CopyFileRange { .. } => None,
         };
         if command.is_none() {
             self.forget(op);

@@ -114,7 +114,7 @@ pub fn hang(subject: &str, plan: &Plan, ops: &[Op], late: Duration) -> Finding {
         for (n, op) in ops.iter().enumerate() {
             trees.before = model.volume().tree(TreeOptions::default());
             let outcome = model.execute(op);
-            steps.push(Step { n: n as u64, op: op.clone(), outcome, expected: None, tree: None });
+            steps.push(Step::new(n as u64, op.clone(), outcome));
         }
         trees.expected = model.volume().tree(TreeOptions::default());
     }

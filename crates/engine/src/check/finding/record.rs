@@ -66,6 +66,12 @@ pub enum RecordError {
         /// Why.
         source: TraceError,
     },
+    /// A trace has several callers.
+    #[error("{}: the trace has several callers, which cannot be replayed", path.display())]
+    Callers {
+        /// Which.
+        path: PathBuf,
+    },
     /// Another file is damaged.
     #[error("{}: {message}", path.display())]
     Damaged {
@@ -205,21 +211,25 @@ impl Recorded {
     }
 }
 
-/// Reads a trace file.
+/// Reads a trace file of one caller.
 ///
 /// # Errors
-/// If it cannot be read, is damaged or from a newer version.
+/// If it cannot be read, is damaged, from a newer version or of several callers.
 pub fn read_trace(path: &Path) -> Result<Trace, RecordError> {
     let file = File::open(path).map_err(|source| io_error(path, source))?;
-    Trace::read(BufReader::new(file))
-        .map_err(|source| RecordError::Trace { path: path.to_owned(), source })
+    let trace = Trace::read(BufReader::new(file))
+        .map_err(|source| RecordError::Trace { path: path.to_owned(), source })?;
+    match trace.is_sequential() {
+        true => Ok(trace),
+        false => Err(RecordError::Callers { path: path.to_owned() }),
+    }
 }
 
 /// Writes a trace file.
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn write_trace(path: &Path, trace: &Trace) -> Result<(), RecordError> {
+pub(crate) fn write_trace(path: &Path, trace: &Trace) -> Result<(), RecordError> {
     let file = File::create(path).map_err(|source| io_error(path, source))?;
     trace
         .write(BufWriter::new(file))

@@ -38,7 +38,7 @@ impl Signature {
 
 impl Signature {
     /// Whether the file system's own checker found it.
-    pub fn is_checker(&self) -> bool {
+    pub(crate) fn is_checker(&self) -> bool {
         self.0.starts_with("checker ")
     }
 }
