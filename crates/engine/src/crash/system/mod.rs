@@ -15,15 +15,15 @@ use fathom_block::{BlockBacked, CrashPoint, Image, Level, Window};
 use fathom_core::{
     Difference, Digest, Errno, FsPath, HarnessFault, Op, Outcome, Slot, Subject, Tree,
 };
-use fathom_model::{Config, Model};
+use fathom_model::{Config, Model, Quirks};
 
 use crate::crash::config::{CrashConfig, Identity};
-use crate::crash::judge::{Cause, Class, anonymous, classify, describe};
+use crate::crash::judge::{Cause, Class, anonymous, classify, classify_rule, describe};
 use crate::crash::ledger::{Ledger, Sighting};
-use crate::crash::promise::Promise;
+use crate::crash::promise::{BrokenPromise, MountedContents, Promise};
 use crate::crash::recovery::{Recovered, Treatment, recover, visible};
 use crate::crash::script::{Event, Script};
-use crate::crash::session::{End, Session, SubjectFailure, session};
+use crate::crash::session::{End, Session, SubjectFailure, guarded, mount, session};
 use crate::crash::shape;
 use crate::crash::workload::{Step, StepKind, View};
 use crate::search::System;
@@ -99,6 +99,8 @@ pub struct CrashSystem<'a> {
     config: &'a CrashConfig,
     levels: Vec<Level>,
     blank: Image,
+    /// How the reference is set up.
+    reference: Config,
     /// What was found.
     pub ledger: Ledger,
     fault: Mutex<Option<HarnessFault>>,
@@ -146,6 +148,16 @@ fn answers<'a>(
     step.ops.iter().zip(session.outcomes[state.since.len()..].iter().chain(unmounted))
 }
 
+/// The quirks with which the reference runs: those of the subject.
+fn quirks(subject: &dyn BlockBacked) -> Result<Quirks, HarnessFault> {
+    let Some(profile) = &subject.guarantee().reference else { return Ok(Quirks::default()) };
+    Quirks::profile(&profile.is).ok_or_else(|| {
+        let known: Vec<&str> = Quirks::profile_names().collect();
+        let what = format!("no profile {:?}; there are {}", profile.is, known.join(", "));
+        HarnessFault::new("setting up the reference", what)
+    })
+}
+
 /// Where in a run the power fails.
 struct Interruption<'a> {
     window: Window<'a>,
@@ -167,7 +179,8 @@ impl<'a> CrashSystem<'a> {
             levels => levels.to_vec(),
         };
         let (blank, ledger, fault) = (subject.format()?, Ledger::default(), Mutex::default());
-        Ok(CrashSystem { subject, config, levels, blank, ledger, fault })
+        let reference = Config { quirks: quirks(subject)?, ..Config::default() };
+        Ok(CrashSystem { subject, config, levels, blank, reference, ledger, fault })
     }
 
     /// The levels that are enumerated.
@@ -389,7 +402,11 @@ impl<'a> CrashSystem<'a> {
         if known.defect.as_ref().is_some_and(|defect| defect.class == Class::Unmountable) {
             return None;
         }
-        if !promise.allows(known.tree, tree) {
+        if promise.is_per_object() {
+            if let Some(broken) = self.broken_promise(promise, image, known.tree) {
+                return Some((classify_rule(&broken, op), broken.lines.join("\n")));
+            }
+        } else if !promise.allows(known.tree, tree) {
             let (cause, differences) = classify(promise, &tree(), op);
             return Some((cause, differences.join("\n")));
         }
@@ -407,6 +424,24 @@ impl<'a> CrashSystem<'a> {
             }
             _ => None,
         }
+    }
+
+    /// The promise that an image breaks, if objects are judged by their own versions.
+    fn broken_promise(
+        &self,
+        promise: &Promise,
+        image: &Image,
+        digest: Digest,
+    ) -> Option<BrokenPromise> {
+        if promise.matching(digest).is_some() {
+            return None;
+        }
+        let look = || {
+            let mut mounted = mount(self.subject, image)?;
+            let tree = mounted.observe();
+            Ok(promise.violation(&tree, &mut MountedContents(&mut *mounted)))
+        };
+        guarded(look).ok().flatten()
     }
 
     /// The state after a step.
@@ -549,7 +584,7 @@ impl System for CrashSystem<'_> {
     type Action = Action;
 
     fn init(&self) -> Vec<State> {
-        let model = Model::new(Config::default()).expect("the default works");
+        let model = Model::new(self.reference.clone()).expect("quirks forbid no configuration");
         vec![State {
             base: self.blank.clone(),
             since: Arc::from([]),

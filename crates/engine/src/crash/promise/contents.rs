@@ -1,0 +1,220 @@
+//! The contents of files, block by block: each block is one that the file had since it was durable.
+//!
+//! Blocks are compared by their checksums. A version that was shorter has zeros there, which is why
+//! zeros are legal where a file grew since it was durable and nowhere else.
+
+use std::collections::BTreeSet;
+
+use fathom_block::Mounted;
+use fathom_block::backed::Data;
+use fathom_core::flags::OpenFlags;
+use fathom_core::{DataSum, Digest, Entry, FsPath, Mode, Op, Payload, Slot};
+use fathom_model::{Ino, Model};
+
+use super::history::{History, Moment};
+use super::rules::{BrokenRule, Rule};
+
+/// What a disk writes as a whole: the unit in which contents may be mixed.
+const BLOCK_BYTES: u64 = 512;
+
+/// Shows the contents of files that were found.
+pub trait Contents {
+    /// The checksum of `len` bytes at `offset`, all of which lie inside the file; `None` if they cannot
+    /// be read.
+    fn sum(&mut self, path: &FsPath, offset: u64, len: u64) -> Option<DataSum>;
+}
+
+/// Shows the contents of a mounted file system.
+pub struct MountedContents<'a>(pub &'a mut dyn Mounted);
+
+/// A slot that no workload uses.
+const SLOT: Slot = Slot::MAX;
+
+impl Contents for MountedContents<'_> {
+    fn sum(&mut self, path: &FsPath, offset: u64, len: u64) -> Option<DataSum> {
+        let (path, flags, mode) = (path.clone(), OpenFlags::empty(), Mode(0));
+        self.0.apply(&Op::Open { slot: SLOT, path, flags, mode }).result.ok()?;
+        let read = self.0.apply(&Op::Pread { slot: SLOT, offset: offset as i64, len });
+        self.0.apply(&Op::Close { slot: SLOT }).result.ok()?;
+        match (read.result, read.payload) {
+            (Ok(count), Payload::Data(sum)) if count == len => Some(sum),
+            _ => None,
+        }
+    }
+}
+
+/// Shows the contents of a reference file system.
+pub struct ModelContents<'a>(pub &'a Model);
+
+impl Contents for ModelContents<'_> {
+    fn sum(&mut self, path: &FsPath, offset: u64, len: u64) -> Option<DataSum> {
+        let volume = self.0.volume();
+        let mut bytes = Vec::new();
+        volume.read(volume.find(path, false)?, offset, len as usize, &mut bytes).ok()?;
+        (bytes.len() as u64 == len).then(|| DataSum::of(&bytes))
+    }
+}
+
+/// The bytes of an object, with zeros behind its end; `None` if it does not exist.
+fn bytes(model: &Model, ino: Ino, offset: u64, len: u64) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    model.volume().read(ino, offset, len as usize, &mut bytes).ok()?;
+    bytes.resize(len as usize, 0);
+    Some(bytes)
+}
+
+fn size(model: &Model, ino: Ino) -> Option<u64> {
+    model.volume().attr(ino).ok().map(|attr| attr.size)
+}
+
+/// Size and contents of an object that has a name.
+pub(super) fn contents_of(moment: &Moment, ino: Ino) -> Option<(u64, Digest)> {
+    moment.objects.get(&ino).map(|entry| (entry.size, entry.content))
+}
+
+/// The blocks in which two states of an object differ.
+pub(super) fn changed_blocks(before: &Model, after: &Model, ino: Ino) -> BTreeSet<u64> {
+    let end = size(after, ino).unwrap_or(0);
+    let differs = |block: &u64| {
+        let at = |model| bytes(model, ino, block * BLOCK_BYTES, BLOCK_BYTES);
+        at(before) != at(after)
+    };
+    (0..end.div_ceil(BLOCK_BYTES)).filter(differs).collect()
+}
+
+/// The moments whose contents may be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) first: usize,
+    pub(super) last: usize,
+}
+
+/// A file that was found, and the object that it is said to be.
+pub(super) struct FoundFile<'a> {
+    pub(super) path: &'a FsPath,
+    pub(super) entry: &'a Entry,
+    pub(super) ino: Ino,
+    /// Contents before this moment are not legal here, for a reason of its own.
+    pub(super) replaced_at: usize,
+}
+
+impl History {
+    /// What is wrong with the contents of a file. `span` limits the moments beyond what is durable.
+    pub(super) fn check_contents(
+        &self,
+        file: &FoundFile<'_>,
+        span: Span,
+        contents: &mut dyn Contents,
+    ) -> Option<BrokenRule> {
+        let wrong = self.check_since(file, file.replaced_at, span, contents)?;
+        let without = file.replaced_at > 0 && self.check_since(file, 0, span, contents).is_none();
+        if !without {
+            return Some(wrong);
+        }
+        let what = "took the name of another file without its data".to_owned();
+        Some(BrokenRule { rule: Rule::RenameOver, path: file.path.clone(), what })
+    }
+
+    fn check_since(
+        &self,
+        file: &FoundFile<'_>,
+        since: usize,
+        span: Span,
+        contents: &mut dyn Contents,
+    ) -> Option<BrokenRule> {
+        let durable = self.durable(file.ino);
+        let least = |index: usize| index.max(since).max(span.first);
+        let (size_first, data_first) = (least(durable.size), least(durable.data));
+        let newest = durable.blocks.values().copied().fold(data_first.max(size_first), usize::max);
+        let whole = |index: usize| {
+            let version = contents_of(&self.moments[index], file.ino);
+            version == Some((file.entry.size, file.entry.content))
+        };
+        if (newest..=span.last.max(newest)).any(whole) {
+            return None;
+        }
+        if let Some(wrong) = self.check_size(file, size_first, span.last.max(size_first)) {
+            return Some(wrong);
+        }
+        let blocks = file.entry.size.div_ceil(BLOCK_BYTES);
+        (0..blocks).find_map(|block| {
+            let first = durable.blocks.get(&block).map_or(data_first, |at| data_first.max(*at));
+            let last = span.last.max(first);
+            self.check_block(file, block, Span { first, last }, contents)
+        })
+    }
+
+    /// The size is that of a version, or the end of a block on the way from one to the next: a write
+    /// may arrive in pieces.
+    fn check_size(&self, file: &FoundFile<'_>, first: usize, last: usize) -> Option<BrokenRule> {
+        let found = file.entry.size;
+        let sizes: Vec<u64> =
+            (first..=last).filter_map(|index| size(&self.moments[index].model, file.ino)).collect();
+        let between =
+            |pair: &[u64]| pair[0] < found && found < pair[1] && found.is_multiple_of(BLOCK_BYTES);
+        if sizes.contains(&found) || sizes.windows(2).any(between) {
+            return None;
+        }
+        let known: BTreeSet<u64> = sizes.into_iter().collect();
+        let known: Vec<String> = known.iter().map(ToString::to_string).collect();
+        let what = format!("size should be {}, is {found}", known.join(" or "));
+        Some(BrokenRule { rule: Rule::Size, path: file.path.clone(), what })
+    }
+
+    fn check_block(
+        &self,
+        file: &FoundFile<'_>,
+        block: u64,
+        span: Span,
+        contents: &mut dyn Contents,
+    ) -> Option<BrokenRule> {
+        let offset = block * BLOCK_BYTES;
+        let len = BLOCK_BYTES.min(file.entry.size - offset);
+        let broken = |rule, what: &str| {
+            let what = format!("{len} bytes at {offset} {what}");
+            Some(BrokenRule { rule, path: file.path.clone(), what })
+        };
+        let Some(found) = contents.sum(file.path, offset, len) else {
+            return broken(Rule::ForeignData, "cannot be read");
+        };
+        let shows = |ino, offset, index: usize| {
+            let version = bytes(&self.moments[index].model, ino, offset, len);
+            version.is_some_and(|version| DataSum::of(&version) == found)
+        };
+        let mut legal = span.first..=span.last;
+        if legal.any(|index| shows(file.ino, offset, index)) {
+            return None;
+        }
+        let grew = |index: usize| {
+            size(&self.moments[index].model, file.ino).is_some_and(|size| size < offset + len)
+        };
+        if self.data == Data::Writeback && (span.first..=span.last).any(grew) {
+            return None;
+        }
+        if found == DataSum::of(&vec![0; len as usize]) {
+            return broken(Rule::LostData, "are zeros where data was durable");
+        }
+        if let Some(old) = (0..span.first).rev().find(|old| shows(file.ino, offset, *old)) {
+            let number = self.moments[old].number;
+            return broken(
+                Rule::LostData,
+                &format!("are older than promised: of operation {number}"),
+            );
+        }
+        if (span.last + 1..=self.last()).any(|index| shows(file.ino, offset, index)) {
+            return broken(Rule::Order, "are newer than the metadata that shows them");
+        }
+        let others = self.moments.iter().enumerate().rev().find_map(|(index, moment)| {
+            let others = moment.paths.iter().filter(|(_, ino)| **ino != file.ino);
+            let mut others = others.filter(|(_, ino)| {
+                let blocks = size(&moment.model, **ino).unwrap_or(0).div_ceil(BLOCK_BYTES);
+                (0..blocks).any(|block| shows(**ino, block * BLOCK_BYTES, index))
+            });
+            others.next().map(|(path, _)| path)
+        });
+        match others {
+            Some(other) => broken(Rule::ForeignData, &format!("belong to {other}")),
+            None => broken(Rule::ForeignData, "were never written to this file"),
+        }
+    }
+}
