@@ -4,6 +4,7 @@ mod bug;
 mod clean;
 mod interruption;
 mod mutants;
+mod promise;
 mod records;
 mod toy;
 mod twice;

@@ -25,7 +25,7 @@ pub trait Contents {
 }
 
 /// Shows the contents of a mounted file system.
-pub struct MountedContents<'a>(pub &'a mut dyn Mounted);
+pub(in crate::crash) struct MountedContents<'a>(pub(in crate::crash) &'a mut dyn Mounted);
 
 /// A slot that no workload uses.
 const SLOT: Slot = Slot::MAX;
@@ -40,18 +40,6 @@ impl Contents for MountedContents<'_> {
             (Ok(count), Payload::Data(sum)) if count == len => Some(sum),
             _ => None,
         }
-    }
-}
-
-/// Shows the contents of a reference file system.
-pub struct ModelContents<'a>(pub &'a Model);
-
-impl Contents for ModelContents<'_> {
-    fn sum(&mut self, path: &FsPath, offset: u64, len: u64) -> Option<DataSum> {
-        let volume = self.0.volume();
-        let mut bytes = Vec::new();
-        volume.read(volume.find(path, false)?, offset, len as usize, &mut bytes).ok()?;
-        (bytes.len() as u64 == len).then(|| DataSum::of(&bytes))
     }
 }
 
@@ -89,6 +77,18 @@ pub(super) struct Span {
     pub(super) last: usize,
 }
 
+impl Span {
+    /// The moments for something that has been durable since `durable`: at least that one.
+    fn since(self, durable: usize) -> Span {
+        let first = self.first.max(durable);
+        Span { first, last: self.last.max(first) }
+    }
+
+    fn indices(self) -> std::ops::RangeInclusive<usize> {
+        self.first..=self.last
+    }
+}
+
 /// A file that was found, and the object that it is said to be.
 pub(super) struct FoundFile<'a> {
     pub(super) path: &'a FsPath,
@@ -123,48 +123,52 @@ impl History {
         contents: &mut dyn Contents,
     ) -> Option<BrokenRule> {
         let durable = self.durable(file.ino);
-        let least = |index: usize| index.max(since).max(span.first);
-        let (size_first, data_first) = (least(durable.size), least(durable.data));
-        let newest = durable.blocks.values().copied().fold(data_first.max(size_first), usize::max);
+        let (size, data) = (durable.size.max(since), durable.data.max(since));
+        let newest = durable.blocks.values().copied().fold(data.max(size), usize::max);
         let whole = |index: usize| {
             let version = contents_of(&self.moments[index], file.ino);
             version == Some((file.entry.size, file.entry.content))
         };
-        if (newest..=span.last.max(newest)).any(whole) {
+        if span.since(newest).indices().any(whole) {
             return None;
         }
-        if let Some(wrong) = self.check_size(file, size_first, span.last.max(size_first)) {
+        if let Some(wrong) = self.check_size(file, size, span) {
             return Some(wrong);
         }
         let blocks = file.entry.size.div_ceil(BLOCK_BYTES);
         (0..blocks).find_map(|block| {
-            let first = durable.blocks.get(&block).map_or(data_first, |at| data_first.max(*at));
-            let last = span.last.max(first);
-            self.check_block(file, block, Span { first, last }, contents)
+            let durable = durable.blocks.get(&block).map_or(data, |at| data.max(*at));
+            self.check_block(file, block, durable, span, contents)
         })
     }
 
     /// The size is that of a version, or the end of a block on the way from one to the next: a write
     /// may arrive in pieces.
-    fn check_size(&self, file: &FoundFile<'_>, first: usize, last: usize) -> Option<BrokenRule> {
+    fn check_size(&self, file: &FoundFile<'_>, durable: usize, span: Span) -> Option<BrokenRule> {
         let found = file.entry.size;
-        let sizes: Vec<u64> =
-            (first..=last).filter_map(|index| size(&self.moments[index].model, file.ino)).collect();
+        let sizes = |span: Span| {
+            let sizes = span.indices().filter_map(|at| size(&self.moments[at].model, file.ino));
+            sizes.collect::<Vec<u64>>()
+        };
         let between =
             |pair: &[u64]| pair[0] < found && found < pair[1] && found.is_multiple_of(BLOCK_BYTES);
-        if sizes.contains(&found) || sizes.windows(2).any(between) {
+        let legal = sizes(span.since(durable));
+        if legal.contains(&found) || legal.windows(2).any(between) {
             return None;
         }
-        let known: BTreeSet<u64> = sizes.into_iter().collect();
+        let since = sizes(Span { first: durable, last: self.last() });
+        let rule = if since.contains(&found) { Rule::Order } else { Rule::Size };
+        let known: BTreeSet<u64> = legal.into_iter().collect();
         let known: Vec<String> = known.iter().map(ToString::to_string).collect();
         let what = format!("size should be {}, is {found}", known.join(" or "));
-        Some(BrokenRule { rule: Rule::Size, path: file.path.clone(), what })
+        Some(BrokenRule { rule, path: file.path.clone(), what })
     }
 
     fn check_block(
         &self,
         file: &FoundFile<'_>,
         block: u64,
+        durable: usize,
         span: Span,
         contents: &mut dyn Contents,
     ) -> Option<BrokenRule> {
@@ -181,40 +185,47 @@ impl History {
             let version = bytes(&self.moments[index].model, ino, offset, len);
             version.is_some_and(|version| DataSum::of(&version) == found)
         };
-        let mut legal = span.first..=span.last;
-        if legal.any(|index| shows(file.ino, offset, index)) {
+        let legal = span.since(durable);
+        if legal.indices().any(|index| shows(file.ino, offset, index)) {
             return None;
         }
         let grew = |index: usize| {
             size(&self.moments[index].model, file.ino).is_some_and(|size| size < offset + len)
         };
-        if self.data == Data::Writeback && (span.first..=span.last).any(grew) {
+        if self.data == Data::Writeback && legal.indices().any(grew) {
             return None;
+        }
+        if (durable..=self.last()).any(|index| shows(file.ino, offset, index)) {
+            return broken(Rule::Order, "are of another moment than the metadata that shows them");
         }
         if found == DataSum::of(&vec![0; len as usize]) {
             return broken(Rule::LostData, "are zeros where data was durable");
         }
-        if let Some(old) = (0..span.first).rev().find(|old| shows(file.ino, offset, *old)) {
+        if let Some(old) = (0..durable).rev().find(|old| shows(file.ino, offset, *old)) {
             let number = self.moments[old].number;
             return broken(
                 Rule::LostData,
                 &format!("are older than promised: of operation {number}"),
             );
         }
-        if (span.last + 1..=self.last()).any(|index| shows(file.ino, offset, index)) {
-            return broken(Rule::Order, "are newer than the metadata that shows them");
-        }
-        let others = self.moments.iter().enumerate().rev().find_map(|(index, moment)| {
-            let others = moment.paths.iter().filter(|(_, ino)| **ino != file.ino);
-            let mut others = others.filter(|(_, ino)| {
-                let blocks = size(&moment.model, **ino).unwrap_or(0).div_ceil(BLOCK_BYTES);
-                (0..blocks).any(|block| shows(**ino, block * BLOCK_BYTES, index))
-            });
-            others.next().map(|(path, _)| path)
-        });
-        match others {
+        match self.owner(file.ino, found, len) {
             Some(other) => broken(Rule::ForeignData, &format!("belong to {other}")),
             None => broken(Rule::ForeignData, "were never written to this file"),
         }
+    }
+
+    /// The path of another file that has, or had, a block like this.
+    fn owner(&self, not: Ino, sum: DataSum, len: u64) -> Option<&FsPath> {
+        let has = |moment: &Moment, ino: Ino| {
+            let blocks = size(&moment.model, ino).unwrap_or(0).div_ceil(BLOCK_BYTES);
+            (0..blocks).any(|block| {
+                let block = bytes(&moment.model, ino, block * BLOCK_BYTES, len);
+                block.is_some_and(|block| DataSum::of(&block) == sum)
+            })
+        };
+        self.moments.iter().rev().find_map(|moment| {
+            let mut others = moment.paths.iter().filter(|(_, ino)| **ino != not);
+            others.find(|(_, ino)| has(moment, **ino)).map(|(path, _)| path)
+        })
     }
 }

@@ -59,10 +59,13 @@ impl Moment {
         self.names.iter().filter(|(_, to)| **to == ino).map(|(name, _)| name).collect()
     }
 
-    /// What an object shows beside its contents: attributes, size, names.
-    fn inode(&self, ino: Ino) -> (Option<Entry>, BTreeSet<&Name>) {
+    /// What an object shows beside its contents: attributes, size, and the names that lead to it or are
+    /// in it.
+    fn inode(&self, ino: Ino) -> (Option<Entry>, BTreeSet<(&Name, Ino)>) {
         let without = |entry: &Entry| Entry { content: Digest::default(), ..entry.clone() };
-        (self.objects.get(&ino).map(without), self.names_of(ino))
+        let names = self.names.iter().map(|(name, to)| (name, *to));
+        let names = names.filter(|(name, to)| *to == ino || name.0 == ino);
+        (self.objects.get(&ino).map(without), names.collect())
     }
 }
 

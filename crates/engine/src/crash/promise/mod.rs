@@ -28,7 +28,8 @@ use fathom_model::Model;
 
 use self::history::History;
 
-pub use self::contents::{Contents, ModelContents, MountedContents};
+pub use self::contents::Contents;
+pub(super) use self::contents::MountedContents;
 pub use self::decide::BrokenPromise;
 pub use self::rules::Rule;
 

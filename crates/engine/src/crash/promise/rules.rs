@@ -338,7 +338,10 @@ impl<'a> Assignment<'a> {
         if moments.iter().all(parents_gone) {
             return None;
         }
-        let renamed = moments.windows(2).any(|pair| names(&pair[0]) != names(&pair[1]));
+        let renamed = moments.windows(2).any(|pair| {
+            let [before, after] = [&pair[0], &pair[1]].map(|moment| moment.names_of(ino));
+            before.difference(&after).next().is_some() && after.difference(&before).next().is_some()
+        });
         let rule = if renamed { Rule::RenameNone } else { Rule::LostObject };
         let tried: BTreeSet<String> = paths.iter().map(ToString::to_string).collect();
         let tried: Vec<String> = tried.into_iter().collect();
