@@ -16,7 +16,9 @@ use crate::geometry::Geometry;
 use crate::image::Image;
 use crate::recorder::Recorder;
 
-pub use guarantee::{Claim, Durable, Guarantee, GuaranteeError, Order};
+pub use guarantee::{
+    Claim, Data, Durable, DurableBy, Guarantee, GuaranteeError, Judging, Makes, Order, promised,
+};
 
 /// A mount that was refused.
 #[derive(Debug)]

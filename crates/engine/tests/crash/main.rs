@@ -5,6 +5,7 @@ mod clean;
 mod interruption;
 mod memo;
 mod mutants;
+mod promise;
 mod records;
 mod toy;
 mod twice;

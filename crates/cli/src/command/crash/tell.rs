@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use fathom_block::backed::{Durable, Order};
 use fathom_block::{BlockBacked, Geometry};
 use fathom_core::{Entry, FsPath, Kind as EntryKind, Tree};
 use fathom_engine::crash::{CrashFinding, CrashReport, Event};
@@ -179,26 +178,21 @@ fn promises(subject: &dyn BlockBacked) -> Vec<Promise> {
         is: is.to_owned(),
         cite: cite.to_owned(),
     };
-    let durable = |durable: Durable| match durable {
-        Durable::Operation => "when the operation has returned",
-        Durable::Close => "when fsync or close of the file has returned",
-        Durable::Sync => "when fsync or sync has returned",
-    };
-    let order = match guarantee.order.is {
-        Order::Prefix => "the state after some operation, nothing half done",
-        Order::None => "anything in what was touched, the rest as it was",
-    };
     let levels: Vec<&str> = guarantee.survives.is.iter().map(|level| level.name()).collect();
     let recovers = if guarantee.recovers.is { "always" } else { "not promised" };
     let slack = &guarantee.capacity_slack_bytes;
-    vec![
-        claim("names are durable", durable(guarantee.names.is), &guarantee.names.cite),
-        claim("data is durable", durable(guarantee.data.is), &guarantee.data.cite),
-        claim("what else survives", order, &guarantee.order.cite),
+    let calls = guarantee.durable.mentioned().map(|(call, makes)| {
+        let what = format!("durable after {}", call.replace('_', " "));
+        claim(&what, makes.is.meaning(), &makes.cite)
+    });
+    let rest = [
+        claim("what else survives", guarantee.order.is.meaning(), &guarantee.order.cite),
+        claim("contents of files", guarantee.data.is.meaning(), &guarantee.data.cite),
         claim("power failures survived", &levels.join(", "), &guarantee.survives.cite),
         claim("mounts and works afterwards", recovers, &guarantee.recovers.cite),
         claim("capacity that may be missing", &format!("{} bytes", slack.is), &slack.cite),
-    ]
+    ];
+    calls.chain(rest).collect()
 }
 
 fn tree_lines(tree: &Tree) -> Vec<TreeLine> {

@@ -11,9 +11,9 @@ use fathom_core::{HarnessFault, Op, Tree};
 use super::CrashSystem;
 use super::execute::ExecutedStep;
 use super::state::State;
-use crate::crash::judge::{Cause, Class, anonymous, classify, describe};
+use crate::crash::judge::{Cause, Class, anonymous, classify, classify_rule, describe};
 use crate::crash::ledger::Sighting;
-use crate::crash::promise::Promise;
+use crate::crash::promise::{BrokenPromise, DiskContents, Promise};
 use crate::crash::recovery::Recovered;
 use crate::crash::script::{Event, Script};
 use crate::crash::workload::Step;
@@ -225,7 +225,11 @@ impl CrashSystem<'_> {
         if known.defect.as_ref().is_some_and(|defect| defect.class == Class::Unmountable) {
             return None;
         }
-        if !promise.allows(known.tree, tree) {
+        if promise.is_per_object() {
+            if let Some(broken) = self.broken_promise(promise, image, known) {
+                return Some((classify_rule(&broken, op), broken.lines.join("\n")));
+            }
+        } else if !promise.allows(known.tree, tree) {
             let (cause, differences) = classify(promise, &tree(), op);
             return Some((cause, differences.join("\n")));
         }
@@ -243,5 +247,19 @@ impl CrashSystem<'_> {
             }
             _ => None,
         }
+    }
+
+    /// The promise that a disk breaks, if objects are judged by their own versions.
+    fn broken_promise(
+        &self,
+        promise: &Promise,
+        image: &Image,
+        known: &Recovered,
+    ) -> Option<BrokenPromise> {
+        if promise.matching(known.tree).is_some() {
+            return None;
+        }
+        let mut contents = DiskContents { subject: &*self.subject, image };
+        promise.violation(&self.tree(image), &mut contents)
     }
 }

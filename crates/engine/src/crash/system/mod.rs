@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use fathom_block::disks::{Memo, Questions};
 use fathom_block::{BlockBacked, CrashPoint, DiskFileSystem, Image, InProcess, Level};
 use fathom_core::{Digest, FsPath, HarnessFault};
-use fathom_model::{Config, Model};
+use fathom_model::{Config, Model, Quirks};
 
 use crate::crash::config::{CrashConfig, Identity};
 use crate::crash::ledger::Ledger;
@@ -58,6 +58,8 @@ pub struct CrashSystem<'a> {
     levels: Vec<Level>,
     questions: Questions,
     blank: Image,
+    /// The configuration of the reference.
+    reference: Config,
     /// What was found.
     pub ledger: Ledger,
     /// Facts that need no examination.
@@ -91,7 +93,18 @@ impl<'a> CrashSystem<'a> {
         };
         let (questions, blank) = (questions(config, &levels), subject.format()?);
         let (ledger, memo, fault) = (Ledger::default(), Memo::default(), Mutex::default());
-        Ok(CrashSystem { subject, config, levels, questions, blank, ledger, memo, fault })
+        let reference = Config { quirks: quirks(&*subject)?, ..Config::default() };
+        Ok(CrashSystem {
+            subject,
+            config,
+            levels,
+            questions,
+            blank,
+            reference,
+            ledger,
+            memo,
+            fault,
+        })
     }
 
     /// The levels that are enumerated.
@@ -116,12 +129,22 @@ impl<'a> CrashSystem<'a> {
     }
 }
 
+/// The quirks with which the reference runs: those of the subject.
+fn quirks(subject: &dyn DiskFileSystem) -> Result<Quirks, HarnessFault> {
+    let Some(profile) = &subject.guarantee().reference else { return Ok(Quirks::default()) };
+    Quirks::profile(&profile.is).ok_or_else(|| {
+        let known: Vec<&str> = Quirks::profile_names().collect();
+        let what = format!("no profile {:?}; there are {}", profile.is, known.join(", "));
+        HarnessFault::new("setting up the reference", what)
+    })
+}
+
 impl System for CrashSystem<'_> {
     type State = State;
     type Action = Action;
 
     fn init(&self) -> Vec<State> {
-        let model = Model::new(Config::default()).expect("the default works");
+        let model = Model::new(self.reference.clone()).expect("quirks forbid no configuration");
         vec![State {
             base: self.blank.clone(),
             since: Arc::from([]),
