@@ -53,35 +53,19 @@ fn check_names(trace: &Trace) -> Result<(), ExportError> {
 
 /// Every byte string of an operation that goes to the kernel.
 fn names(op: &Op) -> Vec<&[u8]> {
-    let (target, name) = match op {
-        Op::Open { path, .. }
-        | Op::Mkdir { path, .. }
-        | Op::Rmdir { path }
-        | Op::Unlink { path }
-        | Op::Readlink { path, .. }
-        | Op::Mknod { path, .. } => return vec![path.as_bytes()],
-        Op::Rename { from, to, .. } | Op::Link { from, to, .. } => {
-            return vec![from.as_bytes(), to.as_bytes()];
+    use crate::operand::Operand;
+
+    let mut names = Vec::new();
+    op.operands(|operand| {
+        if let Operand::Path(name, ..)
+        | Operand::Target(Target::Path(name) | Target::Link(name), ..)
+        | Operand::Text(name, _)
+        | Operand::XattrName(name, _) = operand
+        {
+            names.push(name.as_bytes());
         }
-        Op::Symlink { target, path } => return vec![target.as_bytes(), path.as_bytes()],
-        Op::Setxattr { target, name, .. }
-        | Op::Getxattr { target, name, .. }
-        | Op::Removexattr { target, name } => (target, Some(name)),
-        Op::Truncate { target, .. }
-        | Op::Chmod { target, .. }
-        | Op::Chown { target, .. }
-        | Op::Utimens { target, .. }
-        | Op::Listxattr { target, .. }
-        | Op::Stat { target }
-        | Op::Statfs { target }
-        | Op::Access { target, .. } => (target, None),
-        _ => return Vec::new(),
-    };
-    let path = match target {
-        Target::Path(path) | Target::Link(path) => Some(path),
-        Target::Slot(_) => None,
-    };
-    path.into_iter().chain(name).map(|bytes| bytes.as_bytes()).collect()
+    });
+    names
 }
 
 /// Where a program comes from, for its first comment.
