@@ -291,9 +291,12 @@ pub(crate) struct ExportArgs {
     pub(crate) what: String,
     #[command(flatten)]
     pub(crate) language: Language,
-    /// Compare with what the reference answered instead of the subject: succeeds once it is fixed
+    /// Compare every answer with what the subject answered: succeeds where the same happens again
+    ///
+    /// Without this the program of a finding succeeds where the bug is not, and its exit code is 1
+    /// where it is.
     #[arg(long)]
-    pub(crate) expected: bool,
+    pub(crate) recorded: bool,
     /// Write here instead of the standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -305,7 +308,7 @@ pub(crate) struct Language {
     /// A C program: the same system calls, every answer compared
     #[arg(long)]
     pub(crate) c: bool,
-    /// A shell script: for reading, as far as common tools can express it
+    /// A shell script: for reading, with common tools and, where those cannot, python3
     #[arg(long)]
     pub(crate) shell: bool,
 }

@@ -8,6 +8,7 @@
 
 pub mod bytes;
 mod call;
+pub mod claim;
 pub mod digest;
 pub mod errno;
 pub mod export;
@@ -25,6 +26,7 @@ pub mod tree;
 pub mod verdict;
 
 pub use bytes::{FsBytes, FsPath};
+pub use claim::{Claim, Probe};
 pub use digest::{DataSum, Digest};
 pub use errno::Errno;
 pub use flags::Mode;

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use twox_hash::XxHash3_128;
 
+use crate::claim::Claim;
 use crate::digest::Digest;
 use crate::op::{Caller, Op};
 use crate::outcome::Outcome;
@@ -59,6 +60,9 @@ pub struct Header {
     /// Configuration of the reference and of the subject; whoever wrote it knows its shape.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub config: Value,
+    /// What must be true after the last step and was not: an exported program ends by checking it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<Claim>,
 }
 
 impl Header {
@@ -71,6 +75,7 @@ impl Header {
             reference: reference.into(),
             seed: None,
             config: Value::Null,
+            claims: Vec::new(),
         }
     }
 

@@ -96,23 +96,8 @@ impl Runner<'_> {
         finish(pair, ops, CompareTrees::AfterEach, fsck)
     }
 
-    /// Runs the operations and looks at the trees around the last one.
-    ///
-    /// # Errors
-    /// If the harness fails.
-    pub fn trees(&mut self, ops: &[Op]) -> Result<Trees, HarnessFault> {
-        let mut pair = self.start()?;
-        let mut before = Tree::default();
-        for (index, op) in ops.iter().enumerate() {
-            if index + 1 == ops.len() {
-                before = pair.subject_tree()?;
-            }
-            pair.step(op, Inspection::Answer)?;
-        }
-        Ok(Trees { before, expected: pair.expected_tree(), after: pair.subject_tree()? })
-    }
-
-    fn start(&mut self) -> Result<SideBySide<'_>, HarnessFault> {
+    /// Starts with both sides empty.
+    pub(crate) fn start(&mut self) -> Result<SideBySide<'_>, HarnessFault> {
         SideBySide::start(self.subject, self.reference, self.oracle, self.monitor.clone())
     }
 

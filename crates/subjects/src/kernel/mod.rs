@@ -26,8 +26,8 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use fathom_core::{
-    Capability, CheckerReport, FsPath, HarnessFault, Op, Outcome, PathState, RestoreMethod, Saved,
-    Subject, Testbed, Tree,
+    Capability, CheckerReport, FsBytes, FsPath, HarnessFault, Op, Outcome, PathState,
+    RestoreMethod, Saved, Subject, Testbed, Tree,
 };
 use rustix::fs::AtFlags;
 
@@ -304,6 +304,23 @@ impl Testbed for KernelSubject {
 
     fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {
         self.executor.observe_paths(paths)
+    }
+
+    fn read_contents(
+        &mut self,
+        path: &FsPath,
+        offset: u64,
+        len: usize,
+    ) -> Result<Option<Vec<u8>>, HarnessFault> {
+        self.executor.read_contents(path, offset, len)
+    }
+
+    fn read_xattr(
+        &mut self,
+        path: &FsPath,
+        name: &FsBytes,
+    ) -> Result<Option<Vec<u8>>, HarnessFault> {
+        self.executor.read_xattr(path, name)
     }
 
     fn restore_methods(&self) -> Vec<RestoreMethod> {

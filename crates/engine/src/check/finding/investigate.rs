@@ -89,12 +89,14 @@ pub fn investigate(
         let mut shrinker = Shrinker::new(runner, signature.clone(), deadline);
         minimal = shrinker.shrink(&case.ops()).and_then(Case::of_run).unwrap_or(minimal);
     }
-    let trees = runner.trees(&minimal.ops())?;
+    let (trees, claims) = runner.evidence(&minimal.ops(), &mut minimal.violation)?;
     let subject = runner.subject.name();
+    let mut minimal_trace = trace(&subject, plan, &signature, minimal.steps.clone());
+    minimal_trace.header.claims = claims;
     Ok(Finding {
         id: finding_id(&subject, &signature, minimal.ops().iter()),
         trace: trace(&subject, plan, &signature, case.steps),
-        minimal: trace(&subject, plan, &signature, minimal.steps),
+        minimal: minimal_trace,
         violation: minimal.violation,
         signature,
         episode,
@@ -156,16 +158,18 @@ pub fn shrink_further(
     };
     let signature = case.signature();
     let mut shrinker = Shrinker::new(&mut runner, signature.clone(), Instant::now() + budget);
-    let case = shrinker.shrink(&ops).and_then(Case::of_run).unwrap_or(case);
+    let mut case = shrinker.shrink(&ops).and_then(Case::of_run).unwrap_or(case);
     let ops = case.ops();
+    let (trees, claims) = runner.evidence(&ops, &mut case.violation)?;
+    let header = Header { claims, ..stored.minimal.header };
     Ok(Some(Finding {
         id: finding_id(&stored.recorded.subject, &signature, ops.iter()),
         violation: case.violation,
         signature,
         episode: stored.recorded.episode,
         trace: stored.trace,
-        minimal: Trace { header: stored.minimal.header, steps: case.steps },
-        trees: runner.trees(&ops)?,
+        minimal: Trace { header, steps: case.steps },
+        trees,
         runs: stored.runs,
         labels: stored.recorded.labels,
         disks: stored.disks,

@@ -5,10 +5,10 @@ use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use fathom_core::export::{self, Assert};
 use fathom_core::{Trace, TraceError, Violation};
 use serde::{Deserialize, Serialize};
 
+use super::reproducers::reproducers;
 use super::{Disk, Finding, RunRecord};
 use crate::check::oracle::Signature;
 
@@ -129,11 +129,7 @@ impl Finding {
         ] {
             write_file(&dir.join(name), text.as_bytes())?;
         }
-        for (name, program) in [
-            ("repro.c", export::c::program(&self.minimal, Assert::Recorded)),
-            ("repro.sh", export::shell::script(&self.minimal, Assert::Recorded)),
-        ] {
-            let text = program.unwrap_or_else(|error| format!("not possible: {error}\n"));
+        for (name, text) in reproducers(&self.minimal) {
             write_file(&dir.join(name), text.as_bytes())?;
         }
         write_trace(&dir.join("trace.jsonl"), &self.trace)?;
@@ -146,7 +142,9 @@ impl Finding {
     fn diff(&self) -> String {
         match &self.violation {
             Violation::Outcome { expected, found } => {
-                format!("answer: expected {expected}, found {found}\n")
+                let details = self.answer_details().join("\n");
+                let details = if details.is_empty() { details } else { details + "\n" };
+                format!("answer: expected {expected}, found {found}\n{details}")
             }
             Violation::NonDeterministic { first, second } => {
                 format!("answer: first {first}, then {second}\n")

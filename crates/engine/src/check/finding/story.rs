@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use fathom_core::{Step, Violation};
+use fathom_core::{Probe, Step, Violation};
 
 use super::Finding;
 
@@ -22,6 +22,7 @@ impl fmt::Display for Finding {
         write_steps(f, steps)?;
         f.write_char('\n')?;
         write_violation(f, &self.violation, steps)?;
+        self.answer_details().iter().try_for_each(|line| writeln!(f, "  {line}"))?;
         f.write_char('\n')?;
         if let Some(vote) = self.labels.get("vote") {
             writeln!(f, "vote: {vote}")?;
@@ -36,6 +37,21 @@ impl fmt::Display for Finding {
             writeln!(f, "shrunk from {found_in} operations to {}", steps.len())?;
         }
         writeln!(f, "replay: fathom replay {}", self.id)
+    }
+}
+
+impl Finding {
+    /// Which fields of an answer differ; of `statfs`, how they have changed since the start.
+    pub(super) fn answer_details(&self) -> Vec<String> {
+        let Violation::Outcome { expected, found } = &self.violation else { return Vec::new() };
+        let claims = self.minimal.header.claims.iter();
+        let changes: Vec<String> = claims
+            .filter(|claim| claim.probe != Probe::Answer)
+            .map(|claim| {
+                format!("{}: expected {}, found {}", claim.probe, claim.expected, claim.found)
+            })
+            .collect();
+        if changes.is_empty() { expected.differences(found) } else { changes }
     }
 }
 
