@@ -59,6 +59,7 @@ pub struct Recorder {
     geometry: Geometry,
     reads: u64,
     overprograms: bool,
+    keeps_log: bool,
 }
 
 impl Recorder {
@@ -72,7 +73,14 @@ impl Recorder {
         if image_bytes != size_bytes {
             return Err(GeometryError::OtherSize { image_bytes, size_bytes });
         }
-        Ok(Recorder { image, log: WriteLog::new(), geometry, reads: 0, overprograms: false })
+        Ok(Recorder {
+            image,
+            log: WriteLog::new(),
+            geometry,
+            reads: 0,
+            overprograms: false,
+            keeps_log: true,
+        })
     }
 
     /// Flash that is programmed twice does what NOR flash does instead of refusing: a bit that is 0
@@ -81,6 +89,13 @@ impl Recorder {
     #[must_use]
     pub fn overprogramming(self) -> Recorder {
         Recorder { overprograms: true, ..self }
+    }
+
+    /// A device for a long session whose history nobody asks for: it keeps no log, and reads are
+    /// counted since the last change only.
+    #[must_use]
+    pub fn without_log(self) -> Recorder {
+        Recorder { keeps_log: false, ..self }
     }
 
     /// Reads from `at` on.
@@ -152,7 +167,11 @@ impl Recorder {
 
     fn record(&mut self, event: Event<'_>) {
         event.apply(&mut self.image);
-        self.log.push(event);
+        if self.keeps_log {
+            self.log.push(event);
+        } else {
+            self.reads = 0;
+        }
     }
 
     fn check(

@@ -38,9 +38,9 @@ fn paths(op: &Op) -> Vec<&FsPath> {
 
 /// Names with one slash between them.
 fn is_plain(path: &FsPath, name_bytes_max: u32) -> bool {
-    path.as_bytes().split(|byte| *byte == b'/').all(|name| {
-        !matches!(name, b"" | b"." | b"..") && name.len() <= name_bytes_max as usize
-    })
+    path.as_bytes()
+        .split(|byte| *byte == b'/')
+        .all(|name| !matches!(name, b"" | b"." | b"..") && name.len() <= name_bytes_max as usize)
 }
 
 impl Model {
