@@ -120,12 +120,15 @@ pub struct Quirks {
     pub open_files_alone: bool,
     /// A rename over an existing name is not supported.
     pub rename_never_replaces: bool,
-    /// A hole is stored as zeros: one that is longer than this may not fit.
+    /// A hole is stored as zeros, and offsets have fewer bits: what is farther behind the end of a file
+    /// than this is left alone.
     pub hole_bytes_max: u64,
     /// Longest name that is used; what longer ones give is not specified.
     pub name_bytes_max: u32,
     /// With `O_APPEND`, a write behind the end of the file stays there. See docs/FOUND_BUGS.md.
     pub append_behind_end_stays: bool,
+    /// A write of no bytes behind the end of a file makes the file longer. See docs/FOUND_BUGS.md.
+    pub empty_write_extends: bool,
 
     // The machine, not the file system: the harness fills in what `/proc/sys/fs` and the mount say.
     // The defaults are the kernel's (Documentation/admin-guide/sysctl/fs.rst).
@@ -188,6 +191,7 @@ impl Default for Quirks {
             hole_bytes_max: i64::MAX as u64,
             name_bytes_max: 255,
             append_behind_end_stays: false,
+            empty_write_extends: false,
             protected_hardlinks: false,
             protected_symlinks: false,
             protected_fifos: 0,

@@ -35,8 +35,12 @@ fn subjects(json: bool) -> Result<()> {
     Ok(print(&table(&lines))?)
 }
 
-fn purposes(offers: &Offers) -> Vec<&'static str> {
-    offers.purposes().into_iter().map(Purpose::name).collect()
+/// The commands that there are.
+const COMMANDS: [Purpose; 2] = [Purpose::Check, Purpose::Crash];
+
+fn commands(offers: &Offers) -> Vec<&'static str> {
+    let offered = |purpose: &Purpose| offers.lacks(*purpose).is_none();
+    COMMANDS.into_iter().filter(offered).map(Purpose::name).collect()
 }
 
 fn missing(row: &Row) -> Vec<String> {
@@ -50,19 +54,19 @@ fn row_cells(row: &Row) -> Vec<String> {
     };
     let needs: Vec<String> = row.needs.iter().map(Need::text).collect();
     let needs = if needs.is_empty() { "-".to_owned() } else { needs.join(", ") };
-    let commands = purposes(&row.offers).join(", ");
+    let commands = commands(&row.offers).join(", ");
     vec![row.name.clone(), commands, row.about.clone(), needs, here]
 }
 
 fn row_json(row: &Row) -> Value {
     let Offers { operations, restore_methods, capabilities, disk, checker, .. } = &row.offers;
-    let lacks = Purpose::ALL.into_iter().filter_map(|purpose| {
+    let lacks = COMMANDS.into_iter().filter_map(|purpose| {
         row.offers.lacks(purpose).map(|lacks| (purpose.name().to_owned(), Value::String(lacks)))
     });
     json!({
         "name": row.name,
         "description": row.about,
-        "commands": purposes(&row.offers),
+        "commands": commands(&row.offers),
         "lacks": lacks.collect::<serde_json::Map<_, _>>(),
         "offers": {
             "operations": Call::ALL

@@ -43,6 +43,12 @@ fn is_plain(path: &FsPath, name_bytes_max: u32) -> bool {
         .all(|name| !matches!(name, b"" | b"." | b"..") && name.len() <= name_bytes_max as usize)
 }
 
+/// Whether the first path is that of a directory on the way to the second.
+fn is_above(dir: &FsPath, path: &FsPath) -> bool {
+    let rest = path.as_bytes().strip_prefix(dir.as_bytes());
+    rest.is_some_and(|rest| rest.starts_with(b"/"))
+}
+
 impl Model {
     /// Why a library need not answer as the reference does, if the subject is one.
     pub(super) fn unspecified_for_library(&self, op: &Op) -> Option<&'static str> {
@@ -74,6 +80,9 @@ impl Model {
                 Some("a library truncates open files only")
             }
             Op::Rename { flags, .. } if !flags.is_empty() => Some("a library knows no such flags"),
+            Op::Rename { from, to, .. } if is_above(to, from) => {
+                Some("the VFS refuses a rename over a directory above")
+            }
             Op::Rename { from, to, .. } if quirks.rename_never_replaces => {
                 (from != to && self.kind_at(to).is_some()).then_some("it does not replace a name")
             }
@@ -102,7 +111,7 @@ impl Model {
     /// What would not fit, or would not be where the reference puts it.
     fn unspecified_space(&self, op: &Op) -> Option<&'static str> {
         let (slot, end) = match op {
-            Op::Pwrite { slot, offset, .. } => (*slot, *offset),
+            Op::Pread { slot, offset, .. } | Op::Pwrite { slot, offset, .. } => (*slot, *offset),
             Op::Truncate { target: Target::Slot(slot), len } => (*slot, *len),
             _ => return None,
         };
@@ -110,7 +119,11 @@ impl Model {
         let size = self.volume.attr(file.ino).ok()?.size;
         let hole_bytes = u64::try_from(end).unwrap_or(0).saturating_sub(size);
         if hole_bytes > self.quirks().hole_bytes_max {
-            return Some("a hole is stored as zeros, and so many may not fit");
+            return Some("offsets have fewer bits, and so many zeros may not fit");
+        }
+        let empty = matches!(op, Op::Pwrite { data, .. } if data.len == 0);
+        if empty && hole_bytes > 0 && self.quirks().empty_write_extends {
+            return Some("a write of nothing behind the end makes the file longer");
         }
         let appends = matches!(op, Op::Pwrite { .. }) && file.flags.contains(OpenFlags::O_APPEND);
         (appends && hole_bytes > 0 && self.quirks().append_behind_end_stays)
@@ -141,6 +154,8 @@ impl Model {
 
 #[cfg(test)]
 mod tests {
+    use fathom_core::Pattern;
+
     use super::super::testing::*;
     use super::*;
     use crate::quirks::Quirks;
@@ -184,7 +199,10 @@ mod tests {
             (Op::Unlink { path: path("d") }, false),
             (Op::Rmdir { path: path("d") }, false),
             (rename("f", "h"), true),
+            (rename("d/x", "d"), true),
             (rename("d", "e"), true),
+            (Op::Pwrite { slot: 0, offset: 1, data: Pattern { seed: 1, len: 0 } }, true),
+            (Op::Pwrite { slot: 0, offset: 0, data: Pattern { seed: 1, len: 0 } }, false),
             (truncate(0, 4096), false),
             (truncate(0, -1), true),
             (truncate(0, 1 << 40), true),
