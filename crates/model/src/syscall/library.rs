@@ -132,6 +132,12 @@ impl Model {
 
     fn unspecified_error(&self, op: &Op) -> Option<&'static str> {
         match self.clone().execute(op).result {
+            Err(errno)
+                if errno != Errno::ENOENT
+                    && matches!(op, Op::Rename { from, .. } if self.at(from).is_none()) =>
+            {
+                Some("which of two errors is found first is the business of the VFS")
+            }
             Err(errno) if !ERRORS.contains(&errno) => Some("the VFS finds this error"),
             _ => None,
         }
@@ -200,6 +206,8 @@ mod tests {
             (Op::Rmdir { path: path("d") }, false),
             (rename("f", "h"), true),
             (rename("d/x", "d"), true),
+            (rename("x", "f/y"), true),
+            (rename("x", "d/y"), false),
             (rename("d", "e"), true),
             (Op::Pwrite { slot: 0, offset: 1, data: Pattern { seed: 1, len: 0 } }, true),
             (Op::Pwrite { slot: 0, offset: 0, data: Pattern { seed: 1, len: 0 } }, false),
