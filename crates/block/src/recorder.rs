@@ -65,13 +65,14 @@ pub struct Recorder {
     reads: u64,
     overprograms: bool,
     noted: Option<Box<Reads>>,
+    keeps_log: bool,
 }
 
 /// What is read from the copy cannot be known to the original: all of it may be.
 impl Clone for Recorder {
     fn clone(&self) -> Recorder {
         self.note_all();
-        let Recorder { image, log, geometry, reads, overprograms, noted } = self;
+        let Recorder { image, log, geometry, reads, overprograms, noted, keeps_log } = self;
         Recorder {
             image: image.clone(),
             log: log.clone(),
@@ -79,6 +80,7 @@ impl Clone for Recorder {
             reads: *reads,
             overprograms: *overprograms,
             noted: noted.clone(),
+            keeps_log: *keeps_log,
         }
     }
 }
@@ -94,8 +96,15 @@ impl Recorder {
         if image_bytes != size_bytes {
             return Err(GeometryError::OtherSize { image_bytes, size_bytes });
         }
-        let (log, reads, overprograms, noted) = (WriteLog::new(), 0, false, None);
-        Ok(Recorder { image, log, geometry, reads, overprograms, noted })
+        Ok(Recorder {
+            image,
+            log: WriteLog::new(),
+            geometry,
+            reads: 0,
+            overprograms: false,
+            noted: None,
+            keeps_log: true,
+        })
     }
 
     /// Flash that is programmed twice does what NOR flash does instead of refusing: a bit that is 0
@@ -122,6 +131,13 @@ impl Recorder {
         if let Some(reads) = &self.noted {
             reads.note_all();
         }
+    }
+
+    /// A device for a long session whose history nobody asks for: it keeps no log, and reads are
+    /// counted since the last change only.
+    #[must_use]
+    pub fn without_log(self) -> Recorder {
+        Recorder { keeps_log: false, ..self }
     }
 
     /// Reads from `at` on.
@@ -203,7 +219,11 @@ impl Recorder {
             reads.note_written(region.start, region.len());
         }
         event.apply(&mut self.image);
-        self.log.push(event);
+        if self.keeps_log {
+            self.log.push(event);
+        } else {
+            self.reads = 0;
+        }
     }
 
     fn check(

@@ -43,7 +43,7 @@ pub(crate) enum Command {
     Design(Box<crate::command::design::DesignArgs>),
     /// Repeat a finding or a trace: exit 0 if it goes the same way, 1 if not
     Replay(ReplayArgs),
-    /// Inspection longer for a shorter way to a finding
+    /// Look longer for a shorter way to a finding
     Shrink(ShrinkArgs),
     /// Turn a trace into a program that stands alone
     Export(ExportArgs),

@@ -1,6 +1,7 @@
 //! What executes operations: directories of the host, file systems of its kernel, the FUSE server
 //! of the reference.
 //!
+//! * [`catalogue`]: all of them by name, what each offers and what it needs.
 //! * [`daemon`]: any file system that a program serves through FUSE.
 //! * [`dir`]: any directory, without root.
 //! * [`fuse`]: RefFS, the reference file system served through FUSE.
@@ -11,6 +12,7 @@
 //!
 //! The only crate with `unsafe`, and the only one that may need root.
 
+pub mod catalogue;
 pub mod daemon;
 pub mod dir;
 pub mod error;

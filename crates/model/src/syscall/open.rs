@@ -1,6 +1,7 @@
 //! open(2): fs/open.c, fs/namei.c `path_openat`.
 
 use fathom_core::flags::{Access, OpenFlags};
+use fathom_core::plain::FILE_MODE;
 use fathom_core::{Errno, FsPath, Kind, Mode, Slot};
 
 use super::Model;
@@ -128,6 +129,7 @@ impl Model {
                 }
                 Err(Errno::ENOENT) if create => {
                     self.may_create(place.dir)?;
+                    let mode = if self.quirks().modes_not_kept { FILE_MODE } else { mode };
                     let mode = self.creation_mode(place.dir, mode, 0o7777)?;
                     let file = NewNode::File;
                     let ino =

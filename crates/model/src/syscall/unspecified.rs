@@ -32,6 +32,9 @@ impl Model {
     /// Why the result of a call says nothing about a file system, if so. The model does have an
     /// answer, but another one is not wrong.
     pub fn unspecified(&self, op: &Op) -> Option<&'static str> {
+        if let Some(why) = self.unspecified_for_library(op) {
+            return Some(why);
+        }
         match op {
             _ if self.would_block(op) => Some("the call would wait for a peer of the FIFO"),
             Op::Open { .. } if self.reaches_driver(op) => {

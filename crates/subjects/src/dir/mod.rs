@@ -18,6 +18,7 @@ use crate::error::SubjectError;
 use crate::sys::{Executor, View};
 use scratch::Scratch;
 
+pub(crate) use environment::protected;
 pub use environment::{Environment, detect_profile};
 
 /// See the module documentation. Takes over its thread: see [`crate::sys`].

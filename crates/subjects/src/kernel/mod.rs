@@ -16,6 +16,7 @@ mod freeze;
 mod image;
 mod log;
 mod loop_device;
+mod measure;
 mod mount;
 mod recipe;
 mod snapshot_store;
@@ -40,6 +41,7 @@ use log::KernelLog;
 use snapshot_store::SnapshotStore;
 
 pub use loop_device::LoopDevice;
+pub use measure::Measured;
 pub use recipe::{Checker, Layer, Options, Program, Recipe, version};
 
 /// What saved states may take in memory before the oldest go to a file.
