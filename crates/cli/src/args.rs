@@ -31,6 +31,14 @@ pub(crate) struct Cli {
     /// Where findings are recorded and looked up
     #[arg(long, global = true, value_name = "DIR", default_value = "fathom-out")]
     pub(crate) out: PathBuf,
+
+    /// Stop a campaign that uses more memory, for example 4G [default: 80 % of what is available]
+    #[arg(long, global = true, value_name = "SIZE", value_parser = size, hide_short_help = true)]
+    pub(crate) memory_max: Option<u64>,
+
+    /// The descriptor under which a supervisor left what it shares with its worker
+    #[arg(long, value_name = "FD", hide = true)]
+    pub(crate) worker: Option<i32>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -430,13 +438,14 @@ pub(crate) enum ListWhat {
     Ops,
 }
 
-/// `4096`, `512K`, `2M`.
+/// `4096`, `512K`, `2M`, `4G`.
 fn size(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(['K', 'M']);
+    let digits = text.trim_end_matches(['K', 'M', 'G']);
     let unit = match &text[digits.len()..] {
         "" => Some(1),
         "K" => Some(1 << 10),
         "M" => Some(1 << 20),
+        "G" => Some(1 << 30),
         _ => None,
     };
     let number: Option<u64> = digits.parse().ok();

@@ -11,8 +11,10 @@ mod near;
 mod plan;
 mod progress;
 mod subjects;
+mod supervise;
 mod text;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -21,21 +23,53 @@ use mimalloc::MiMalloc;
 
 use args::{Cli, Command};
 use command::Ending;
+use supervise::{is_campaign, output, watch, worker};
 
 /// States are made by one thread and dropped by another. The allocator of glibc takes a lock for that,
 /// and two threads of a search are then hardly faster than one.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
+/// Runs the campaign in this process, for debuggers: whatever ends it then loses what was found.
+const NO_SUPERVISOR: &str = "FATHOM_NO_SUPERVISOR";
+
 fn main() -> ExitCode {
-    match run(&Cli::parse()) {
-        Ok(Ending::Clean) => ExitCode::SUCCESS,
-        Ok(Ending::Findings) => ExitCode::from(1),
+    let cli = Cli::parse();
+    match supervised(&cli) {
+        Ok(code) => code,
         Err(error) => {
             eprintln!("fathom: {}", told(&error));
-            ExitCode::from(2)
+            // What was found before the harness failed stays found.
+            ExitCode::from(if worker::findings() > 0 { 1 } else { 2 })
         }
     }
+}
+
+/// Runs the command, a campaign in a worker.
+fn supervised(cli: &Cli) -> Result<ExitCode> {
+    if let Some(number) = cli.worker {
+        worker::attach(number)?;
+    }
+    let out = output::absolute(&cli.out)?;
+    if is_campaign(cli) && cli.worker.is_none() {
+        output::prepare(cli, &out)?;
+        if std::env::var_os(NO_SUPERVISOR).is_none() {
+            match watch::run(cli, &out) {
+                Ok(code) => return Ok(code),
+                Err(error) => eprintln!("fathom: no supervisor, going on without: {error}"),
+            }
+        }
+    }
+    let ending = run(cli, &out)?;
+    worker::told();
+    Ok(match ending {
+        Ending::Clean if worker::is_interrupted() => {
+            eprintln!("fathom: interrupted: what was told is not complete");
+            ExitCode::from(2)
+        }
+        Ending::Clean => ExitCode::SUCCESS,
+        Ending::Findings => ExitCode::from(1),
+    })
 }
 
 /// The error with its causes; one that has been said is not said again.
@@ -51,8 +85,8 @@ fn told(error: &anyhow::Error) -> String {
     text
 }
 
-fn run(cli: &Cli) -> Result<Ending> {
-    let (out, json) = (cli.out.as_path(), cli.json.is_some());
+fn run(cli: &Cli, out: &Path) -> Result<Ending> {
+    let json = cli.json.is_some();
     match &cli.command {
         None => command::demo::run(out, json),
         Some(Command::Check(args)) => command::check::run(args, out, json),

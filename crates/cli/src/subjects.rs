@@ -10,6 +10,7 @@ use fathom_model::{Config, ModelSubject, Mutant, Quirks};
 use fathom_subjects::dir::Environment;
 use fathom_subjects::fuse::ReffsSubject;
 use fathom_subjects::kernel::Options;
+use fathom_subjects::supervise::fault::DyingSubject;
 use fathom_subjects::sys::View;
 use fathom_subjects::{DirSubject, FuseSubject, KernelSubject, Recipe};
 
@@ -28,6 +29,8 @@ pub(crate) enum Spec {
     Reffs(Option<Mutant>),
     /// A kernel file system.
     Kernel(Box<Kernel>),
+    /// `test:DEATH-after-N`: see [`DyingSubject`]. Not listed: it exists to test the tester.
+    Test(String),
 }
 
 /// A recipe, and what was asked for beyond it.
@@ -64,6 +67,9 @@ impl FromStr for Spec {
                 Ok(Spec::Fuse(command.to_owned()))
             }
             ("fuse", _) => bail!("fuse needs a command: write 'fuse:COMMAND ARGS {{mnt}}'"),
+            ("test", Some(name)) if DyingSubject::parse(name).is_some() => {
+                Ok(Spec::Test(name.to_owned()))
+            }
             ("model", mutant) => Ok(Spec::Model(mutant.map(parse_mutant).transpose()?)),
             ("reffs", mutant) => Ok(Spec::Reffs(mutant.map(parse_mutant).transpose()?)),
             _ => bail!("unknown subject {text:?}: the known ones are {}", known_names().join(", ")),
@@ -81,6 +87,7 @@ impl fmt::Display for Spec {
             Spec::Reffs(None) => f.write_str("reffs"),
             Spec::Reffs(Some(mutant)) => write!(f, "reffs:{}", mutant.name()),
             Spec::Kernel(kernel) => kernel.fmt(f),
+            Spec::Test(name) => write!(f, "test:{name}"),
         }
     }
 }
@@ -211,7 +218,7 @@ impl Spec {
                 let profile = |subject: &FuseSubject| Ok(subject.environment()?.profile);
                 with_daemon(command, profile)?.to_owned()
             }
-            Spec::Model(_) => "model".to_owned(),
+            Spec::Model(_) | Spec::Test(_) => "model".to_owned(),
             Spec::Reffs(_) => "reffs".to_owned(),
             Spec::Kernel(kernel) => match &kernel.file {
                 Some(file) => file.display().to_string(),
@@ -225,7 +232,7 @@ impl Spec {
     pub(crate) fn reference(&self, quirks: Quirks) -> Result<Config> {
         let mut config = Config { quirks, ..Config::default() };
         match self {
-            Spec::Model(_) => {}
+            Spec::Model(_) | Spec::Test(_) => {}
             Spec::Reffs(_) => read_protections(&mut config.quirks),
             Spec::Kernel(kernel) => {
                 read_protections(&mut config.quirks);
@@ -277,6 +284,10 @@ impl Spec {
                 let name = kernel.to_string();
                 let recipe = kernel.recipe.clone().with(&kernel.options)?;
                 Box::new(KernelSubject::new(Recipe { name, ..recipe }, view)?)
+            }
+            Spec::Test(name) => {
+                let inner = ModelSubject::new(reference.clone())?;
+                Box::new(DyingSubject::new(name, inner).expect("parsed before"))
             }
         })
     }

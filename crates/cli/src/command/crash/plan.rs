@@ -84,5 +84,6 @@ pub(crate) fn plan(args: &CrashArgs, out: &Path) -> Result<CrashPlan> {
         checkpoint_every: args.checkpoint_every,
         shrink_budget: SHRINK_BUDGET,
         labels: BTreeMap::new(),
+        supervision: crate::supervise::worker::supervision(),
     })
 }

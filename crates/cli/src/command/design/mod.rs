@@ -22,6 +22,8 @@ use fathom_report::run::FILE;
 
 use super::Ending;
 use crate::near::did_you_mean;
+use crate::supervise::output::keep;
+use crate::supervise::worker;
 use crate::text::{grouped, print, print_json};
 pub(crate) use args::DesignArgs;
 use tell::{Outcome, Violation};
@@ -30,6 +32,8 @@ use tell::{Outcome, Violation};
 const MAPPING_STATES_DEFAULT: u64 = 1_000_000;
 /// Length of a workload unless told otherwise.
 const DEPTH_DEFAULT: u32 = 6;
+/// Shrinking and writing may add so much to the budget.
+const GRACE: Duration = Duration::from_secs(60);
 /// Time for shrinking one violation; the paths of the search are short already.
 const SHRINK_BUDGET: Duration = Duration::from_secs(10);
 
@@ -40,9 +44,13 @@ pub(crate) fn run(args: &DesignArgs, out: &Path, json: bool) -> Result<Ending> {
     let spec = spec(args);
     let outcome = spec.open(Explore { args, spec: &spec, out }).map_err(with_hint)??;
     for finding in outcome.findings() {
-        finding.write(out)?;
+        keep(finding.write(out));
     }
-    page::page(&outcome, args.jobs, out).write(&out.join(FILE))?;
+    if let Err(error) = page::page(&outcome, args.jobs, out).write(&out.join(FILE)) {
+        eprintln!(
+            "fathom: {FILE} cannot be written, `fathom report` will not show this run: {error}"
+        );
+    }
     match json {
         true => print_json(&outcome.json())?,
         false => print(&outcome.text(args, out))?,
@@ -96,6 +104,7 @@ impl Visitor for Explore<'_> {
     fn visit<S: ExplainedSystem>(self, system: &S) -> Result<Outcome> {
         make_out(self.out)?;
         let plan = Plan { deadlock: system.has_deadlocks(), ..plan(self.args, self.spec) };
+        worker::limit(GRACE, plan.time_max.map(|time| time + GRACE));
         let report = explore(system, self.args, &plan)?;
         let violations =
             report.violations().map(|discovery| self.look_into(system, discovery)).collect();
@@ -173,7 +182,10 @@ impl Observer for Bar {
             let (states, open) = (grouped(progress.states), grouped(progress.open));
             eprintln!("{states} states, {open} waiting, depth {}", progress.depth);
         }
-        ControlFlow::Continue(())
+        match worker::is_interrupted() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
     }
 
     fn discovery(&mut self, _: &Discovery) {}

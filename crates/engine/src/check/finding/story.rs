@@ -29,6 +29,7 @@ impl fmt::Display for Finding {
         let (again, runs) = self.reproduced();
         let found_in = self.trace.steps.len();
         match again {
+            0 if runs == 0 => writeln!(f, "not run again")?,
             0 => writeln!(f, "NOT REPRODUCED: {runs} more runs of the same operations were fine")?,
             _ => writeln!(f, "seen again in {again} of {runs} runs")?,
         }
@@ -82,6 +83,16 @@ fn write_violation(
         }
         Violation::Hang { seconds } => {
             writeln!(f, "operation {number} did not return within {seconds} s")
+        }
+        Violation::Died { how } => {
+            writeln!(f, "the process that executed operation {number} died of it: {how}")
+        }
+        Violation::Oops { lines } => {
+            writeln!(f, "the kernel did not survive operation {number}; it logged:")?;
+            lines.iter().take(DIFFERENCES_SHOWN_MAX).try_for_each(|line| writeln!(f, "  {line}"))
+        }
+        Violation::OutOfMemory { mib } => {
+            writeln!(f, "operation {number} used up the memory that there was: {mib} MiB")
         }
         Violation::Tree { differences } => {
             writeln!(f, "after operation {number} the tree is not that of the reference:")?;

@@ -13,12 +13,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fathom_block::{BlockBacked, CrashPoint, Image, Level, Window};
 use fathom_core::{
-    Difference, Digest, Errno, FsPath, HarnessFault, Op, Outcome, Slot, Subject, Tree,
+    Difference, Digest, Errno, FsPath, HarnessFault, Op, Outcome, Slot, Subject, Supervision, Tree,
 };
 use fathom_model::{Config, Model};
 
 use crate::crash::config::{CrashConfig, Identity};
 use crate::crash::judge::{Cause, Class, anonymous, classify, describe};
+use crate::crash::last_words;
 use crate::crash::ledger::{Ledger, Sighting};
 use crate::crash::promise::Promise;
 use crate::crash::recovery::{Recovered, Treatment, recover, visible};
@@ -102,6 +103,8 @@ pub struct CrashSystem<'a> {
     /// What was found.
     pub ledger: Ledger,
     fault: Mutex<Option<HarnessFault>>,
+    /// Who reads along.
+    supervision: Supervision,
 }
 
 /// A step that was taken on the subject and on the reference.
@@ -167,7 +170,12 @@ impl<'a> CrashSystem<'a> {
             levels => levels.to_vec(),
         };
         let (blank, ledger, fault) = (subject.format()?, Ledger::default(), Mutex::default());
-        Ok(CrashSystem { subject, config, levels, blank, ledger, fault })
+        Ok(CrashSystem { subject, config, levels, blank, ledger, fault, supervision: None })
+    }
+
+    /// Lets a supervisor read along.
+    pub fn supervised(self, supervision: &Supervision) -> CrashSystem<'a> {
+        CrashSystem { supervision: supervision.clone(), ..self }
     }
 
     /// The levels that are enumerated.
@@ -186,7 +194,12 @@ impl<'a> CrashSystem<'a> {
         let (ops, end): (&[Op], _) =
             if remounts { (&[], End::Unmount) } else { (&step.ops, End::PowerOff) };
         let all = state.since.iter().chain(ops);
-        session(self.subject, &state.base, all, end).map_err(|broke| {
+        last_words::begin_script(&self.supervision, || {
+            state.script(step.ops.iter().cloned().map(Event::Op))
+        });
+        let session = session(self.subject, &state.base, all, end);
+        last_words::end(&self.supervision);
+        session.map_err(|broke| {
             let what = match broke {
                 SubjectFailure::Mount(errno) => format!("a clean image does not mount: {errno}"),
                 SubjectFailure::Panic(message) => format!("panics: {message}"),
@@ -317,7 +330,10 @@ impl<'a> CrashSystem<'a> {
         for level in &self.levels {
             let enumerator = level.enumerator(&self.config.bounds);
             let _ = enumerator.visit(&interruption.window, &mut |point, image| {
-                let Some(known) = self.recovered(image) else { return ControlFlow::Break(()) };
+                last_words::begin_image(&self.supervision, point);
+                let known = self.recovered(image);
+                last_words::end(&self.supervision);
+                let Some(known) = known else { return ControlFlow::Break(()) };
                 if let Some((cause, what)) = self.verdict(interruption, image, &known, floor) {
                     let sighting = Sighting { script: script(point), what };
                     self.ledger.groups.add(cause, image.digest(), Some(*level), sighting);
