@@ -193,7 +193,7 @@ pub(crate) struct CrashArgs {
     #[arg(long, value_name = "N", default_value = "1000")]
     pub(crate) walks: u64,
     /// Threads [default: one per core]
-    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true)]
+    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true, value_parser = jobs)]
     pub(crate) jobs: usize,
     /// Stop after this time
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -277,6 +277,9 @@ pub(crate) struct ReplayArgs {
     /// Run the whole recorded trace of a finding instead of the minimal one
     #[arg(long)]
     pub(crate) full: bool,
+    /// A call that takes longer hangs
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
+    pub(crate) deadline: Duration,
 }
 
 #[derive(Debug, Args)]
@@ -454,6 +457,15 @@ fn size(text: &str) -> Result<u64, String> {
         .and_then(|(number, unit)| number.checked_mul(unit))
         .ok_or_else(|| format!("{text:?} is no size: write for example 512K or 2M"))
 }
+
+/// A number of threads that a machine can have.
+pub(crate) fn jobs(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| *number <= JOBS_MAX);
+    number.ok_or_else(|| format!("{text:?} is no number of threads: give at most {JOBS_MAX}"))
+}
+
+/// More threads than any machine has cores.
+const JOBS_MAX: usize = 1024;
 
 /// `1000` or `every 1000`.
 fn every(text: &str) -> Result<u64, String> {

@@ -10,6 +10,7 @@ mod locate;
 mod near;
 mod plan;
 mod progress;
+mod sizes;
 mod subjects;
 mod supervise;
 mod text;

@@ -39,13 +39,14 @@ pub(crate) fn run(args: &ReplayArgs, out: &Path, json: bool) -> Result<Ending> {
         labels: Default::default(),
     };
     let replayed = config.signature.as_ref().map_or_else(String::new, ToString::to_string);
+    worker::limit(args.deadline, None);
     worker::describe(&About { sources: vec![source], replayed: Some(replayed), crash: None });
     let (shown, replay) = with_subject(&spec, &config.reference, config.times, |subject| {
         let shown = match &stored {
             Some(stored) => replay_from_disks(subject, &stored.trace, &stored.disks)?,
             None => None,
         };
-        Ok((shown, replay_supervised(subject, &trace, &worker::supervision())?))
+        Ok((shown, replay_supervised(subject, &trace, args.deadline, &worker::supervision())?))
     })?;
     let disks = stored.map_or(0, |stored| stored.disks.len());
     if json {

@@ -26,6 +26,7 @@ pub(crate) fn replay(args: &ReplayArgs, dir: &Path, json: bool) -> Result<Ending
     crash::quiet_panics();
     let crash = Some(CrashSource::new(&*subject, &stored.record.config, None));
     let replayed = Some(stored.record.cause.to_string());
+    worker::limit(args.deadline, None);
     worker::describe(&About { crash, replayed, ..About::default() });
     let replay = worker::watched(Activity::Examining, || CrashReplay::play(&*subject, &stored))?;
     if json {

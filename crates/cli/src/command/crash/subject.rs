@@ -7,6 +7,7 @@ use fathom_subjects::library::{self, Known, faulty};
 
 use crate::command::design::with_hint;
 use crate::near::did_you_mean;
+use crate::sizes;
 
 /// What the names of designs begin with.
 const DESIGN: &str = "design:";
@@ -101,5 +102,7 @@ fn parse_geometry(text: &str, default: Geometry) -> Result<Geometry> {
         );
     };
     geometry.validate().with_context(|| format!("the geometry {text} is impossible"))?;
+    // A device and its changed copy.
+    sizes::must_fit(&format!("the geometry {text}"), 2 * geometry.size_bytes as u64)?;
     Ok(geometry)
 }

@@ -22,6 +22,7 @@ use fathom_report::run::FILE;
 
 use super::Ending;
 use crate::near::did_you_mean;
+use crate::sizes;
 use crate::supervise::output::keep;
 use crate::supervise::worker;
 use crate::text::{grouped, print, print_json};
@@ -103,7 +104,7 @@ impl Visitor for Explore<'_> {
 
     fn visit<S: ExplainedSystem>(self, system: &S) -> Result<Outcome> {
         make_out(self.out)?;
-        let plan = Plan { deadlock: system.has_deadlocks(), ..plan(self.args, self.spec) };
+        let plan = Plan { deadlock: system.has_deadlocks(), ..plan(self.args, self.spec)? };
         worker::limit(GRACE, plan.time_max.map(|time| time + GRACE));
         let report = explore(system, self.args, &plan)?;
         let violations =
@@ -134,7 +135,7 @@ impl Explore<'_> {
 }
 
 /// How far to go.
-fn plan(args: &DesignArgs, spec: &Spec) -> Plan {
+fn plan(args: &DesignArgs, spec: &Spec) -> Result<Plan> {
     let depth_max = match spec.name.as_str() {
         "journal" | "log" => Some(args.depth.unwrap_or(DEPTH_DEFAULT)),
         _ => args.depth,
@@ -143,24 +144,31 @@ fn plan(args: &DesignArgs, spec: &Spec) -> Plan {
         "link" | "index" if args.depth.is_none() => args.states.or(Some(MAPPING_STATES_DEFAULT)),
         _ => args.states,
     };
-    Plan { states_max, ..bounds(args, depth_max) }
+    Ok(Plan { states_max, ..bounds(args, depth_max)? })
 }
 
 /// The bounds that were typed.
-fn bounds(args: &DesignArgs, depth_max: Option<u32>) -> Plan {
-    Plan {
+fn bounds(args: &DesignArgs, depth_max: Option<u32>) -> Result<Plan> {
+    let memory = match args.bitstate_mib {
+        None => Memory::Exact,
+        Some(mib) => {
+            let bytes = sizes::mib("--bitstate-mib", mib as u64)?;
+            sizes::must_fit(&format!("--bitstate-mib {mib}"), bytes)?;
+            Memory::Bitstate { bytes: bytes as usize, hashes: 3, seed: 1 }
+        }
+    };
+    let memory_max_bytes =
+        args.memory_mib.map(|mib| sizes::mib("--memory-mib", mib)).transpose()?;
+    Ok(Plan {
         threads: args.jobs,
         depth_max,
         states_max: args.states,
-        memory_max_bytes: args.memory_mib.map(|mib| mib << 20),
+        memory_max_bytes,
         time_max: args.budget,
         stop_at_first: args.first,
-        memory: match args.bitstate_mib {
-            None => Memory::Exact,
-            Some(mib) => Memory::Bitstate { bytes: mib << 20, hashes: 3, seed: 1 },
-        },
+        memory,
         ..Plan::default()
-    }
+    })
 }
 
 fn explore<S: System>(system: &S, args: &DesignArgs, plan: &Plan) -> Result<Report> {

@@ -87,6 +87,9 @@ fn write_violation(
         Violation::Died { how } => {
             writeln!(f, "the process that executed operation {number} died of it: {how}")
         }
+        Violation::Oops { lines } if lines.is_empty() => {
+            writeln!(f, "the kernel ended the thread that executed operation {number}")
+        }
         Violation::Oops { lines } => {
             writeln!(f, "the kernel did not survive operation {number}; it logged:")?;
             lines.iter().take(DIFFERENCES_SHOWN_MAX).try_for_each(|line| writeln!(f, "  {line}"))
