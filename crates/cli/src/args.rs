@@ -33,7 +33,7 @@ pub(crate) struct Cli {
     pub(crate) out: PathBuf,
 
     /// Stop a campaign that uses more memory, for example 4G [default: 80 % of what is available]
-    #[arg(long, global = true, value_name = "SIZE", value_parser = size, hide_short_help = true)]
+    #[arg(long, global = true, value_name = "SIZE", value_parser = memory, hide_short_help = true)]
     pub(crate) memory_max: Option<u64>,
 
     /// The descriptor under which a supervisor left what it shares with its worker
@@ -457,6 +457,19 @@ fn size(text: &str) -> Result<u64, String> {
         .and_then(|(number, unit)| number.checked_mul(unit))
         .ok_or_else(|| format!("{text:?} is no size: write for example 512K or 2M"))
 }
+
+/// A size that the program itself fits into.
+fn memory(text: &str) -> Result<u64, String> {
+    match size(text)? {
+        bytes if bytes < MEMORY_MIN => {
+            Err(format!("{text} is less than the program needs: give at least 64M"))
+        }
+        bytes => Ok(bytes),
+    }
+}
+
+/// What a campaign needs in any case.
+const MEMORY_MIN: u64 = 64 << 20;
 
 /// A number of threads that a machine can have.
 pub(crate) fn jobs(text: &str) -> Result<usize, String> {

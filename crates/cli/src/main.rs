@@ -20,11 +20,13 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
+use fathom_subjects::supervise::SignalSource;
 use mimalloc::MiMalloc;
 
 use args::{Cli, Command};
 use command::Ending;
 use supervise::{is_campaign, output, watch, worker};
+use text::say;
 
 /// States are made by one thread and dropped by another. The allocator of glibc takes a lock for that,
 /// and two threads of a search are then hardly faster than one.
@@ -39,7 +41,7 @@ fn main() -> ExitCode {
     match supervised(&cli) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("fathom: {}", told(&error));
+            say!("fathom: {}", told(&error));
             // What was found before the harness failed stays found.
             ExitCode::from(if worker::findings() > 0 { 1 } else { 2 })
         }
@@ -53,19 +55,25 @@ fn supervised(cli: &Cli) -> Result<ExitCode> {
     }
     let out = output::absolute(&cli.out)?;
     if is_campaign(cli) && cli.worker.is_none() {
-        output::prepare(cli, &out)?;
-        if std::env::var_os(NO_SUPERVISOR).is_none() {
-            match watch::run(cli, &out) {
+        // First of all: a signal that comes from now on loses nothing.
+        let signals = match std::env::var_os(NO_SUPERVISOR) {
+            Some(_) => None,
+            None => SignalSource::new().ok(),
+        };
+        let _made = output::prepare(cli, &out)?;
+        if let Some(signals) = signals {
+            match watch::run(cli, &out, signals) {
                 Ok(code) => return Ok(code),
-                Err(error) => eprintln!("fathom: no supervisor, going on without: {error}"),
+                Err(error) => say!("fathom: no supervisor, going on without: {error}"),
             }
         }
     }
-    let ending = run(cli, &out)?;
+    let ending = run(cli, &out);
     worker::told();
+    let ending = ending?;
     Ok(match ending {
         Ending::Clean if worker::is_interrupted() => {
-            eprintln!("fathom: interrupted: what was told is not complete");
+            say!("fathom: interrupted: what was told is not complete");
             ExitCode::from(2)
         }
         Ending::Clean => ExitCode::SUCCESS,

@@ -265,7 +265,7 @@ fn fifty_interruptions_end_the_program_and_keep_everything() {
         let code = output.status.code();
         // Before the first instructions of ours, a signal ends any program.
         if code.is_none() {
-            assert!(round * 7919 % 601 < 60, "{said}");
+            assert!(!dir.path().join(&out).exists(), "{said}");
             continue;
         }
         let findings = fs::read_dir(dir.path().join(&out)).into_iter().flatten().flatten();
@@ -313,10 +313,12 @@ fn searches_are_interrupted_too() {
         signal("TERM", &format!("-{}", running.id()));
         let output = running.wait();
         let said = format!("{args:?}: {}{}", text(&output.stdout), text(&output.stderr));
-        assert_eq!(output.status.code(), Some(2), "{said}");
         let last = text(&output.stdout).lines().last().map(str::to_owned).unwrap_or_default();
         let value: Value = serde_json::from_str(&last).unwrap_or_else(|_| panic!("{said}"));
-        assert_eq!(value["complete"], false, "{said}");
+        let found = |key: &str| value[key].as_array().is_some_and(|list| !list.is_empty());
+        let expected = if found("findings") || found("violations") { 1 } else { 2 };
+        assert_eq!(output.status.code(), Some(expected), "{said}");
+        assert_ne!(value["stop"], "every reachable state was visited", "{said}");
     }
 }
 
@@ -362,7 +364,7 @@ fn a_daemon_that_stops_answering_is_a_finding_and_is_ended() {
     let fathom = env!("CARGO_BIN_EXE_fathom");
     let stops = "p=$!; (sleep 1.5; kill -STOP $p) & wait";
     let subject = format!("fuse:{fathom} mount {{mnt}} & {stops}");
-    let args = ["check", &subject, "--budget", "40s", "--seed", "1", "--deadline", "1s"];
+    let args = ["check", &subject, "--budget", "40s", "--seed", "1", "--deadline", "2s"];
     let answer = ask(&args, dir.path());
     assert_eq!(answer.code, 1, "{}{}", answer.out, answer.err);
     let (_, recorded) = only_finding(dir.path());
@@ -407,7 +409,7 @@ fn recipe(dir: &Path, format: &str, checker: &str) -> PathBuf {
         "name = \"x\"\nabout = \"for a test\"\nfs_type = \"ext4\"\nimage_kib = 4096\n\
          removed_entries = [\"lost+found\"]\n\
          [format]\ncommand = \"{format}\"\npackage = \"e2fsprogs\"\n\
-         [checker]\ncommand = \"{checker}\"\npackage = \"e2fsprogs\"\nclean = [0]\nfailed = [8]\n"
+         [check]\ncommand = \"{checker}\"\npackage = \"e2fsprogs\"\nclean = [0]\nfailed = [8]\n"
     );
     fs::write(&file, text).unwrap();
     file
@@ -461,10 +463,10 @@ fn a_full_disk_loses_no_finding() {
         return println!("SKIP a_full_disk_loses_no_finding: needs root");
     }
     let dir = scratch();
-    let out = Tmpfs::new(dir.path().join("out"), "size=8k");
     let found: &[&str] = &["check", "model:rmdir-errno", "--ops", "9000", "--seed", "1"];
     let died: &[&str] = &["check", "test:dies-by-segv-after-30", "--ops", "9000", "--seed", "1"];
-    for args in [found, died] {
+    for (name, args) in [("one", found), ("two", died)] {
+        let out = Tmpfs::new(dir.path().join(name), "size=8k");
         let answer = ask(&[args, &["--out", out.0.to_str().unwrap()]].concat(), dir.path());
         let said = format!("{args:?}: {}{}", answer.out, answer.err);
         assert_eq!(answer.code, 1, "{said}");
@@ -511,7 +513,7 @@ fn a_name_that_is_no_text_is_a_directory_like_others() {
     for args in [
         &["check", "model:rmdir-errno", "--ops", "9000", "--seed", "1"][..],
         &["check", "test:dies-by-segv-after-30", "--ops", "9000", "--seed", "1"],
-        &["crash", "littlefs", "--depth", "2", "--mutant", "sync-without-flush"],
+        &["crash", "littlefs", "--depth", "2", "--mutant", "lost-write"],
         &["design", "journal:no-barrier", "--depth", "3"],
     ] {
         let before = fs::read_dir(&out).map_or(0, Iterator::count);

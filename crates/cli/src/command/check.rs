@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use fathom_core::Activity;
 use fathom_engine::{Report, Strategy};
 use serde_json::{Value, json};
@@ -41,6 +41,9 @@ pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
     } else {
         print(&summary(&checked, &report))?;
         print(&own::short(&coverage, &files))?;
+    }
+    if report.stats.ops == 0 && report.findings.is_empty() {
+        bail!("nothing was executed: this run says nothing about {}", checked.spec);
     }
     Ok(if report.findings.is_empty() { Ending::Clean } else { Ending::Findings })
 }

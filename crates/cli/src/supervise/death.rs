@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::output::shown;
 use super::worker::About;
 use crate::args::{Cli, Command};
-use crate::text::{print, print_json};
+use crate::text::{print, print_json, say};
 
 /// How a campaign ended that did not come to its end.
 #[derive(Clone, Debug)]
@@ -100,7 +100,10 @@ impl Teller<'_> {
                 let set_up = lane.as_ref().is_none_or(|lane| lane.activity == Activity::SettingUp);
                 let records = lane.as_ref().map(|lane| self.board.records(lane.index));
                 let records = records.unwrap_or_default();
-                if set_up && records.is_empty() {
+                let blamed = matches!(violation, Violation::Died { .. } | Violation::Oops { .. })
+                    && !about.sources.is_empty()
+                    && lane.is_some();
+                if set_up && records.is_empty() && !blamed {
                     let what = format!("{} while the subject was being set up", words(&violation));
                     return self.incomplete(&what, &[]);
                 }
@@ -177,7 +180,7 @@ impl Teller<'_> {
         };
         let text = format!("{}while it was {}\n{place}\n\n", written.story, lane.activity);
         if json {
-            eprint!("{text}");
+            say!("{text}");
         } else {
             // If nobody reads there is nobody to tell.
             let _ = print(&text);
@@ -212,7 +215,7 @@ impl Teller<'_> {
             1 => format!("; 1 finding before it is in {}", shown(self.out)),
             n => format!("; {n} findings before it are in {}", shown(self.out)),
         };
-        eprintln!("fathom: {what}{earlier}");
+        say!("fathom: {what}{earlier}");
         if self.cli.json.is_some() && !self.board.is_told() {
             let findings: Vec<Value> = found
                 .iter()

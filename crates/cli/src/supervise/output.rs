@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::args::{Cli, Command};
 use crate::subjects::Spec;
+use crate::text::say;
 
 /// The working directory of the program when it started.
 static START: OnceLock<PathBuf> = OnceLock::new();
@@ -39,10 +40,11 @@ pub(crate) fn shown(path: &Path) -> String {
 
 /// Makes the directory and refuses one that cannot be written to, or that lies on the subject; before
 /// anything is executed.
-pub(crate) fn prepare(cli: &Cli, out: &Path) -> Result<()> {
+pub(crate) fn prepare(cli: &Cli, out: &Path) -> Result<MadeDirectory> {
+    let made = MadeDirectory((!out.exists()).then(|| out.to_owned()));
     let reads_only = matches!(&cli.command, Some(Command::Replay(_)));
     if reads_only {
-        return Ok(());
+        return Ok(made);
     }
     for subject in subjects(cli) {
         refuse_inside(&subject, out)?;
@@ -51,7 +53,20 @@ pub(crate) fn prepare(cli: &Cli, out: &Path) -> Result<()> {
     fs::create_dir_all(out).with_context(hint)?;
     // The permissions do not tell all of it: try. A file without a name leaves nothing behind.
     let mut file = tempfile::tempfile_in(out).with_context(hint)?;
-    file.write_all(b"fathom").and_then(|()| file.sync_data()).with_context(hint)
+    file.write_all(b"fathom").with_context(hint)?;
+    Ok(made)
+}
+
+/// A directory that was made for a run; it goes again if the run has written nothing.
+pub(crate) struct MadeDirectory(Option<PathBuf>);
+
+impl Drop for MadeDirectory {
+    fn drop(&mut self) {
+        if let Some(out) = &self.0 {
+            // Only an empty one can be removed.
+            let _ = fs::remove_dir(out);
+        }
+    }
 }
 
 /// The directories of `dir:` subjects.
@@ -104,7 +119,7 @@ pub(crate) fn keep<E: std::fmt::Display>(written: Result<PathBuf, E>) -> String 
         Ok(dir) => format!("files:  {}", shown(&dir)),
         Err(error) => {
             let text = format!("cannot write it, what is told here is all there is: {error}");
-            eprintln!("fathom: a finding cannot be written: {error}");
+            say!("fathom: a finding cannot be written: {error}");
             text
         }
     }
@@ -112,5 +127,5 @@ pub(crate) fn keep<E: std::fmt::Display>(written: Result<PathBuf, E>) -> String 
 
 /// Says the seed, for people: a run that is lost can be repeated by it.
 pub(crate) fn say_seed(seed: u64) {
-    eprintln!("seed {seed}");
+    say!("seed {seed}");
 }

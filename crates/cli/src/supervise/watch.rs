@@ -3,19 +3,20 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use fathom_core::{Activity, Violation};
+use fathom_engine::check::call_monitor::patience;
 use fathom_subjects::kernel::log::{KernelLog, is_out_of_memory};
 use fathom_subjects::supervise::process::end_orphans;
 use fathom_subjects::supervise::{Board, Ended, SignalSource, WorkerProcess, remains};
 
 use super::death::{Death, Teller};
 use crate::args::{Cli, Command};
-use crate::text::grouped;
+use crate::text::{grouped, say};
 
 /// The hidden argument that makes a process a worker.
 pub(crate) const WORKER: &str = "--worker";
@@ -35,9 +36,6 @@ const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
 /// The worker ends an overdue call itself, by ending the daemon or the checker; if that does not
 /// help either within the same time again, the supervisor does.
 const DEADLINES: u32 = 2;
-
-/// Setting up consists of several calls: formatting, mounting, starting a daemon twice.
-const DEADLINES_SET_UP: u32 = 4;
 
 /// The worker is asked to end when it uses this share of the memory that it may use.
 const MEMORY_SOFT: f64 = 0.9;
@@ -71,10 +69,12 @@ pub(crate) struct Supervisor<'a> {
     resident: u64,
 }
 
-/// Runs the command in a worker; `None` if there cannot be one.
-pub(crate) fn run(cli: &Cli, out: &Path) -> io::Result<ExitCode> {
+/// Runs the command in a worker.
+///
+/// # Errors
+/// If there cannot be one.
+pub(crate) fn run(cli: &Cli, out: &Path, signals: SignalSource) -> io::Result<ExitCode> {
     let board = Board::create()?;
-    let signals = SignalSource::new()?;
     // Before anything can go wrong, so that all of it is seen.
     let log = KernelLog::open().ok();
     let worker = WorkerProcess::start(&board, |number| {
@@ -130,7 +130,7 @@ impl Supervisor<'_> {
         self.board.ask_to_stop();
         self.asked = Some((why, Instant::now()));
         clear_line();
-        eprintln!("fathom: {words}");
+        say!("fathom: {words}");
     }
 
     fn watch_memory(&mut self) -> Option<Death> {
@@ -180,8 +180,7 @@ impl Supervisor<'_> {
                 }
                 continue;
             }
-            let times =
-                if lane.activity == Activity::SettingUp { DEADLINES_SET_UP } else { DEADLINES };
+            let times = DEADLINES * patience(lane.activity);
             if late >= deadline * times {
                 let seconds = late.as_secs();
                 return Some(Death::of(Violation::Hang { seconds }).in_lane(lane));
@@ -208,12 +207,11 @@ impl Supervisor<'_> {
     /// Ends the worker, and tells what is known.
     fn end(mut self, death: Death) -> ExitCode {
         let death = death.with_lane_of(&self.board);
-        let mut held = remains::describe(self.worker.id());
-        let gone = self.worker.kill(KILLED_WITHIN).is_some();
-        if gone {
-            held.clear();
-            held.extend(end_orphans().into_iter().flat_map(remains::describe));
-        }
+        // What is left after that is in the kernel's hands.
+        let held = match self.worker.kill(KILLED_WITHIN) {
+            Some(_) => end_orphans().into_iter().flat_map(remains::describe).collect(),
+            None => remains::describe(self.worker.id()),
+        };
         self.tell(death, held)
     }
 
@@ -261,14 +259,14 @@ impl Supervisor<'_> {
 /// Names what the kernel does not let go of.
 fn name_left(left: &[String]) {
     if !left.is_empty() {
-        eprintln!("fathom: what the kernel does not let go of:");
-        left.iter().for_each(|line| eprintln!("  {line}"));
+        say!("fathom: what the kernel does not let go of:");
+        left.iter().for_each(|line| say!("  {line}"));
     }
 }
 
 /// A worker that was killed leaves half a progress bar.
 fn clear_line() {
     if io::stderr().is_terminal() {
-        eprint!("\r\x1b[K");
+        let _ = io::stderr().write_all(b"\r\x1b[K");
     }
 }

@@ -16,6 +16,19 @@ use fathom_core::{Activity, Journal, Op, Unblock};
 /// even after the unblock.
 pub type OnStuck = Arc<dyn Fn(&[Op], Duration) + Send + Sync>;
 
+/// How many deadlines something may take: what consists of several calls (a daemon is stopped and
+/// started, a disk unmounted and mounted) takes longer than one of them.
+pub fn patience(activity: Activity) -> u32 {
+    match activity {
+        Activity::Idle | Activity::Operation | Activity::Looking | Activity::Examining => 1,
+        Activity::SettingUp
+        | Activity::Restoring
+        | Activity::Saving
+        | Activity::Checking
+        | Activity::Closing => 2,
+    }
+}
+
 /// What the executing thread does.
 pub struct CallMonitor {
     state: Mutex<State>,
@@ -29,7 +42,8 @@ struct State {
     ops: Vec<Op>,
     /// The operation as the journal has it; kept to be filled again.
     record: Vec<u8>,
-    running: Option<Instant>,
+    /// Since when, and how many deadlines it may take.
+    running: Option<(Instant, u32)>,
     /// When the unblock was called for what is running, and how late that was.
     rescued: Option<Duration>,
     unblock: Option<Unblock>,
@@ -69,7 +83,7 @@ impl CallMonitor {
     /// An operation begins.
     pub(crate) fn begin(&self, op: &Op) {
         let mut state = self.state();
-        state.running = Some(Instant::now());
+        state.running = Some((Instant::now(), patience(Activity::Operation)));
         let Some(journal) = &self.journal else {
             state.ops.push(op.clone());
             return;
@@ -82,7 +96,7 @@ impl CallMonitor {
 
     /// Something else begins that may not return.
     pub(crate) fn begin_activity(&self, activity: Activity) {
-        self.state().running = Some(Instant::now());
+        self.state().running = Some((Instant::now(), patience(activity)));
         if let Some(journal) = &self.journal {
             journal.begin(activity);
         }
@@ -128,7 +142,8 @@ impl HangWatchdog {
 
 fn look(monitor: &CallMonitor, deadline: Duration, on_stuck: &OnStuck) {
     let mut state = monitor.state();
-    let Some(late) = state.running.map(|since| since.elapsed()) else { return };
+    let Some((since, deadlines)) = state.running else { return };
+    let (late, deadline) = (since.elapsed(), deadline * deadlines);
     if late >= deadline && state.rescued.is_none() {
         state.rescued = Some(late);
         if let Some(unblock) = &state.unblock {

@@ -70,6 +70,8 @@ impl DyingSubject {
         unsafe {
             match self.death {
                 Death::Segv => {
+                    // The handler of the runtime takes the first one for a full stack.
+                    libc::signal(libc::SIGSEGV, libc::SIG_DFL);
                     libc::raise(libc::SIGSEGV);
                 }
                 Death::Kill => {

@@ -70,6 +70,15 @@ impl SignalSource {
     }
 }
 
+impl Drop for SignalSource {
+    /// From now on the signals do again what they did before.
+    fn drop(&mut self) {
+        let set = signal_set(&STOPPING);
+        // SAFETY: the set is initialised.
+        unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, &set, ptr::null_mut()) };
+    }
+}
+
 /// The name of a signal.
 pub fn signal_name(number: i32) -> &'static str {
     match number {
@@ -183,7 +192,7 @@ impl WorkerProcess {
 
     /// Ends the worker and what it started; `None` if the kernel does not let go of it in time.
     pub fn kill(&mut self, within: Duration) -> Option<Ended> {
-        // What it started first: a thread that waits for a daemon cannot end before the daemon does.
+        // What it started, too: a thread that waits for a daemon cannot end before the daemon does.
         let deadline = Instant::now() + within;
         loop {
             let _ = pidfd_send_signal(&self.handle, Signal::KILL);
@@ -208,11 +217,10 @@ impl WorkerProcess {
 pub fn end_orphans() -> Vec<u32> {
     let deadline = Instant::now() + HELPERS_WITHIN;
     loop {
-        reap();
-        let left = remains::descendants(std::process::id());
-        if left.is_empty() {
-            return left;
+        if !reap() {
+            return Vec::new();
         }
+        let left = remains::descendants(std::process::id());
         let late = Instant::now() >= deadline;
         for process in &left {
             if late || !remains::is_helper(*process) {
@@ -226,10 +234,16 @@ pub fn end_orphans() -> Vec<u32> {
     }
 }
 
-/// Waits for orphans that have ended.
-fn reap() {
-    // SAFETY: a null status is allowed; only orphans are left to be waited for.
-    while unsafe { libc::waitpid(-1, ptr::null_mut(), libc::WNOHANG) } > 0 {}
+/// Waits for orphans that have ended; whether there are others.
+fn reap() -> bool {
+    loop {
+        // SAFETY: a null status is allowed; only orphans are left to be waited for.
+        match unsafe { libc::waitpid(-1, ptr::null_mut(), libc::WNOHANG) } {
+            0 => return true,
+            process if process > 0 => {}
+            _ => return false,
+        }
+    }
 }
 
 fn kill(process: u32) {

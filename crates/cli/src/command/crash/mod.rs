@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use fathom_block::BlockBacked;
 use fathom_engine::crash::last_words::CrashSource;
 use fathom_engine::crash::{self, CrashPlan, CrashReport};
@@ -53,6 +53,9 @@ pub(crate) fn run(args: &CrashArgs, out: &Path, json: bool) -> Result<Ending> {
     } else {
         print(&tell(&*subject, &report, out))?;
         print(&own::short(&coverage, &files))?;
+    }
+    if report.crash_images == 0 && report.findings.is_empty() {
+        bail!("no crash image was examined: this run says nothing about {}", subject.name());
     }
     Ok(if report.findings.is_empty() { Ending::Clean } else { Ending::Findings })
 }

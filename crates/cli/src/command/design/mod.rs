@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Error, Result, anyhow};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use fathom_designs::catalog::{Spec, SpecError, Visitor, names};
 use fathom_designs::finding::Finding;
 use fathom_designs::story::ExplainedSystem;
@@ -55,6 +55,9 @@ pub(crate) fn run(args: &DesignArgs, out: &Path, json: bool) -> Result<Ending> {
     match json {
         true => print_json(&outcome.json())?,
         false => print(&outcome.text(args, out))?,
+    }
+    if outcome.report.transitions == 0 && outcome.violations.is_empty() {
+        bail!("no step was taken: this run says nothing about {spec}");
     }
     Ok(outcome.ending())
 }

@@ -57,6 +57,10 @@ fn write_violation(
     steps: &[Step],
 ) -> fmt::Result {
     let number = steps.len();
+    let doing = match number {
+        0 => "setting up".to_owned(),
+        number => format!("operation {number}"),
+    };
     match violation {
         Violation::Outcome { expected, found } => {
             writeln!(f, "operation {number} gave another answer than the reference:")?;
@@ -85,17 +89,17 @@ fn write_violation(
             writeln!(f, "operation {number} did not return within {seconds} s")
         }
         Violation::Died { how } => {
-            writeln!(f, "the process that executed operation {number} died of it: {how}")
+            writeln!(f, "the process that executed {doing} died of it: {how}")
         }
         Violation::Oops { lines } if lines.is_empty() => {
-            writeln!(f, "the kernel ended the thread that executed operation {number}")
+            writeln!(f, "the kernel ended the thread that executed {doing}")
         }
         Violation::Oops { lines } => {
-            writeln!(f, "the kernel did not survive operation {number}; it logged:")?;
+            writeln!(f, "the kernel did not survive {doing}; it logged:")?;
             lines.iter().take(DIFFERENCES_SHOWN_MAX).try_for_each(|line| writeln!(f, "  {line}"))
         }
         Violation::OutOfMemory { mib } => {
-            writeln!(f, "operation {number} used up the memory that there was: {mib} MiB")
+            writeln!(f, "{doing} used up the memory that there was: {mib} MiB")
         }
         Violation::Tree { differences } => {
             writeln!(f, "after operation {number} the tree is not that of the reference:")?;
