@@ -386,16 +386,23 @@ fn a_thread_that_the_kernel_does_not_let_go_of_is_named() {
     wait_for(|| (device(&point) != device(dir.path())).then_some(())).expect("it is mounted");
     let subject = format!("dir:{}", point.display());
     let args = ["check", &subject, "--budget", "40s", "--seed", "1", "--deadline", "700ms"];
-    let running = Running::start(&args, dir.path());
-    running.worker();
-    std::thread::sleep(Duration::from_millis(1200));
+    // To a file: the thread that does not die would keep a pipe open.
+    let said = fs::File::create(dir.path().join("said")).unwrap();
+    let mut child = fathom()
+        .args(args)
+        .current_dir(dir.path())
+        .stdout(said.try_clone().unwrap())
+        .stderr(said)
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(2500));
     signal("STOP", &daemon.id().to_string());
-    let output = running.wait();
+    let status = wait_for(|| child.try_wait().unwrap());
     signal("CONT", &daemon.id().to_string());
     signal("TERM", &daemon.id().to_string());
     daemon.wait().unwrap();
-    let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let said = fs::read_to_string(dir.path().join("said")).unwrap();
+    assert_eq!(status.and_then(|status| status.code()), Some(1), "{said}");
     assert!(said.contains("what the kernel does not let go of:"), "{said}");
     assert!(said.contains("state D in "), "{said}");
     let (_, recorded) = only_finding(dir.path());
