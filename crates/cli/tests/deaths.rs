@@ -428,14 +428,17 @@ fn programs_that_never_end_are_ended() {
         return println!("SKIP programs_that_never_end_are_ended: needs root");
     }
     let dir = scratch();
-    let never = recipe(dir.path(), "sh -c 'exec sleep 1000'", "true");
+    let script = dir.path().join("never");
+    fs::write(&script, "exec sleep 1000\n").unwrap();
+    let sleeps = format!("sh {}", script.display());
+    let never = recipe(dir.path(), &sleeps, "true");
     let args =
         ["check", "ext4", "--ops", "2000", "--seed", "1", "--deadline", "500ms", "--profile"];
     let answer = ask(&[&args[..], &[never.to_str().unwrap()]].concat(), dir.path());
     assert_eq!(answer.code, 2, "{}{}", answer.out, answer.err);
     assert!(answer.err.contains("while the subject was being set up"), "{}", answer.err);
 
-    let never = recipe(dir.path(), "mkfs.ext4 -q -F", "sh -c 'exec sleep 1000'");
+    let never = recipe(dir.path(), "mkfs.ext4 -q -F", &sleeps);
     let check = [&args[..], &[never.to_str().unwrap(), "--fsck", "500"]].concat();
     let answer = ask(&check, dir.path());
     assert_eq!(answer.code, 1, "{}{}", answer.out, answer.err);
@@ -521,7 +524,7 @@ fn a_name_that_is_no_text_is_a_directory_like_others() {
         &["check", "model:rmdir-errno", "--ops", "9000", "--seed", "1"][..],
         &["check", "test:dies-by-segv-after-30", "--ops", "9000", "--seed", "1"],
         &["crash", "littlefs", "--depth", "2", "--mutant", "lost-write"],
-        &["design", "journal:no-barrier", "--depth", "3"],
+        &["design", "journal", "--switch", "no-barrier", "--depth", "3"],
     ] {
         let before = fs::read_dir(&out).map_or(0, Iterator::count);
         let output = fathom().args(args).arg("--out").arg(&out).output().unwrap();
