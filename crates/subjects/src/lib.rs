@@ -8,6 +8,7 @@
 //! * [`kernel`]: real kernel file systems on memory-backed loop devices, detached from every
 //!   mount point.
 //! * [`library`]: file systems as libraries on devices in memory, without root and without a kernel.
+//! * [`supervise`]: a worker process and the memory that it shares with its supervisor.
 //! * [`sys`]: what these share: operations as system calls, and the walk that observes a tree.
 //!
 //! The only crate with `unsafe`, and the only one that may need root.
@@ -19,6 +20,7 @@ pub mod error;
 pub mod fuse;
 pub mod kernel;
 pub mod library;
+pub mod supervise;
 pub mod sys;
 
 pub use daemon::FuseSubject;

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use fathom_core::Activity;
 use fathom_engine::{Report, Strategy};
 use serde_json::{Value, json};
 
@@ -11,23 +12,26 @@ use crate::args::CheckArgs;
 use crate::campaign::run_check;
 use crate::cover::own::{self, Files};
 use crate::plan::{self, CheckPlan};
+use crate::supervise::output::{keep, say_seed, shown};
+use crate::supervise::worker::watched;
 use crate::text::{bold, grouped, print, print_json};
 
 pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
-    let checked = plan::of_check(args)?;
+    let checked = watched(Activity::SettingUp, || plan::of_check(args))?;
     if args.dry_run {
         print(&plan_text(&checked, out, json)?)?;
         return Ok(Ending::Clean);
     }
     let files = Files::new(out, args.coverage.as_ref())?;
+    say_seed(checked.plan.seed);
     let report = run_check(&checked, out, json)?;
     let title = format!("fathom check {} (seed {})", checked.spec, checked.plan.seed);
     let coverage = own::report(&report.coverage, &title, report.stats.elapsed.as_secs_f64());
-    files.write(&coverage)?;
+    files.write_or_say(&coverage);
     for finding in &report.findings {
-        let dir = finding.write(out)?;
+        let place = keep(finding.write(out));
         if !json {
-            print(&format!("{finding}files:  {}\n\n", dir.display()))?;
+            print(&format!("{finding}{place}\n\n"))?;
         }
     }
     if json {
@@ -37,6 +41,9 @@ pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
     } else {
         print(&summary(&checked, &report))?;
         print(&own::short(&coverage, &files))?;
+    }
+    if report.stats.ops == 0 && report.findings.is_empty() {
+        bail!("nothing was executed: this run says nothing about {}", checked.spec);
     }
     Ok(if report.findings.is_empty() { Ending::Clean } else { Ending::Findings })
 }
@@ -55,7 +62,7 @@ fn plan_text(checked: &CheckPlan, out: &Path, json: bool) -> Result<String> {
         "seed": plan.seed,
         "ops_max": plan.ops_max,
         "budget_seconds": plan.budget.map(|budget| budget.as_secs_f64()),
-        "out": out.display().to_string(),
+        "out": shown(out),
         "labels": plan.labels,
         "config": plan.config,
         "reference": plan.reference,

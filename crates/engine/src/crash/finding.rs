@@ -182,14 +182,23 @@ pub fn shrink_further(
 }
 
 fn id(subject: &dyn BlockBacked, cause: &Cause, minimal: &Script) -> String {
-    let geometry = subject.geometry();
-    let text = serde_json::to_string(&(subject.name(), geometry, cause, minimal));
+    finding_id(subject.name(), subject.geometry(), cause, minimal)
+}
+
+/// The name of a finding.
+pub(super) fn finding_id(
+    subject: &str,
+    geometry: Geometry,
+    cause: &Cause,
+    minimal: &Script,
+) -> String {
+    let text = serde_json::to_string(&(subject, geometry, cause, minimal));
     let digest = Digest::of(DOMAIN_FINDING, text.expect("plain data").as_bytes());
     digest.to_string()[..12].to_owned()
 }
 
 impl CrashFinding {
-    fn new(
+    pub(super) fn new(
         record: CrashRecord,
         script: Script,
         minimal: Script,

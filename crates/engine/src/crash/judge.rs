@@ -34,11 +34,14 @@ pub enum Class {
     Leak,
     /// An independent checker finds it damaged.
     Rejected,
+    /// The process that executed it died, hung or used up the memory.
+    Died,
 }
 
 impl fmt::Display for Class {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Class::Died => "died",
             Class::WrongAnswer => "wrong answer",
             Class::Unmountable => "unmountable",
             Class::Unreadable => "unreadable",

@@ -21,6 +21,7 @@
 pub mod config;
 pub mod finding;
 pub mod judge;
+pub mod last_words;
 pub mod ledger;
 pub mod promise;
 pub mod recovery;

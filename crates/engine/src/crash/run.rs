@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fathom_block::disks::MemoCounts;
 use fathom_block::{BlockBacked, Level};
-use fathom_core::HarnessFault;
+use fathom_core::{HarnessFault, Supervision};
 
 use super::config::{ConfigError, CrashConfig};
 use super::finding::{CrashFinding, investigate};
@@ -43,6 +43,8 @@ pub struct CrashPlan {
     pub shrink_budget: Duration,
     /// Kernel version and the like, for the records.
     pub labels: BTreeMap<String, String>,
+    /// Who reads along, and may ask for the end.
+    pub supervision: Supervision,
 }
 
 /// Where a check is.
@@ -121,12 +123,13 @@ pub fn crash(
     observer: &mut dyn CrashObserver,
 ) -> Result<CrashReport, CrashError> {
     plan.config.validate()?;
-    let system = CrashSystem::new(subject, &plan.config)?;
+    let system = CrashSystem::new(subject, &plan.config)?.supervised(&plan.supervision);
     let mut watcher = Watcher {
         system: &system,
         observer,
         samples: Vec::new(),
         stop_at_first: plan.stop_at_first,
+        supervision: &plan.supervision,
     };
     let search_plan = Plan {
         threads: plan.threads,
@@ -162,6 +165,10 @@ pub fn crash(
     let mut findings = Vec::new();
     for (cause, group) in system.ledger.groups.snapshot() {
         observer.investigating(&cause);
+        // Who wants the end does not wait for the shortest way.
+        let hurry = plan.supervision.as_ref().is_some_and(|by| by.wants_the_end());
+        let shrink_budget = if hurry { Duration::ZERO } else { plan.shrink_budget };
+        let plan = &CrashPlan { shrink_budget, ..plan.clone() };
         findings.push(investigate(&system, subject, cause, &group, plan)?);
     }
     Ok(CrashReport {
@@ -193,6 +200,7 @@ struct Watcher<'a, 'o> {
     observer: &'o mut dyn CrashObserver,
     samples: Vec<Sample>,
     stop_at_first: bool,
+    supervision: &'a Supervision,
 }
 
 impl Observer for Watcher<'_, '_> {
@@ -215,7 +223,8 @@ impl Observer for Watcher<'_, '_> {
             });
         }
         self.samples.push(sample);
-        if self.stop_at_first && sample.findings > 0 {
+        let asked = self.supervision.as_ref().is_some_and(|by| by.wants_the_end());
+        if asked || self.stop_at_first && sample.findings > 0 {
             return ControlFlow::Break(());
         }
         self.observer.progress(&sample)

@@ -73,6 +73,7 @@ fn plan(config: &CrashConfig) -> CrashPlan {
         checkpoint_every: Duration::from_millis(1),
         shrink_budget: Duration::from_secs(10),
         labels: BTreeMap::new(),
+        supervision: None,
     }
 }
 

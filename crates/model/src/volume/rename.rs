@@ -155,7 +155,9 @@ impl Rename {
         if let Some(target) = self.target {
             let nlink = state.get(target).map_or(0, |inode| inode.nlink);
             state.lose_name(target, self.to_dir, self.to.as_bytes(), now, target_pinned);
-            if state.mutant(Mutant::RenameNlink) && nlink > 1 && !self.target_is_dir {
+            // A count that was wrong before does not keep the inode alive: its last name may be gone.
+            let lives = nlink > 1 && !self.target_is_dir && state.get(target).is_ok();
+            if state.mutant(Mutant::RenameNlink) && lives {
                 state.update(target, |inode| inode.nlink = nlink);
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fathom_block::BlockBacked;
@@ -72,6 +72,10 @@ impl Directory {
 impl Entry for Directory {
     fn offers(&self) -> Offers {
         offers()
+    }
+
+    fn directory(&self) -> Option<&Path> {
+        Some(&self.0)
     }
 
     fn with(&self, _asked: &Asked<'_>) -> Result<Arc<dyn Entry>, CatalogueError> {

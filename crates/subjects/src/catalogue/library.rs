@@ -14,6 +14,7 @@ use super::{
     Asked, CatalogueError, Disk, Entry, Family, Mutants, Need, Offers, Operations, Row, split_off,
 };
 use crate::library::{self, Known, LibrarySubject, OPERATIONS, faulty};
+use crate::supervise::remains::available_bytes;
 use crate::sys::View;
 
 const GEOMETRY: &str = " --geometry=";
@@ -194,5 +195,14 @@ pub fn parse_geometry(text: &str, default: Geometry) -> Result<Geometry, Catalog
     })?;
     let valid = geometry.validate();
     valid.map_err(|error| refused(format!("the geometry {text} is impossible: {error}")))?;
+    // A device and its changed copy are in memory.
+    let bytes = 2 * geometry.size_bytes as u64;
+    if let Some(available) = available_bytes().filter(|available| bytes > *available) {
+        return Err(refused(format!(
+            "the geometry {text} needs {} MiB of memory, {} MiB are available",
+            bytes >> 20,
+            available >> 20
+        )));
+    }
     Ok(geometry)
 }

@@ -17,6 +17,7 @@
 //! ```
 
 mod directory;
+mod dying;
 mod error;
 mod kernel;
 mod library;
@@ -28,6 +29,7 @@ mod program;
 mod reference;
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use fathom_block::{BlockBacked, Geometry};
@@ -151,6 +153,11 @@ pub trait Entry: fmt::Display + Send + Sync {
     /// If there is no such profile, or the subject cannot be asked.
     fn reference(&self, profile: &str) -> Result<Config, CatalogueError>;
 
+    /// The user's directory in which the subject lives: no place for anything else that is written.
+    fn directory(&self) -> Option<&Path> {
+        None
+    }
+
     /// Refuses to run what another user recorded: owners and permissions would all be different.
     ///
     /// # Errors
@@ -199,6 +206,11 @@ impl fmt::Debug for Spec {
 }
 
 impl Spec {
+    /// See [`Entry::directory`].
+    pub fn directory(&self) -> Option<&Path> {
+        self.0.directory()
+    }
+
     /// What it offers.
     pub fn offers(&self) -> Offers {
         self.0.offers()
@@ -305,6 +317,7 @@ impl Catalogue {
             Box::new(reference::References),
             Box::new(kernel::KernelFileSystems),
             Box::new(library::Libraries),
+            Box::new(dying::DyingReferences),
         ];
         Catalogue { families }
     }

@@ -73,6 +73,11 @@ impl Place {
     }
 }
 
+/// Offers of the reference in this process.
+pub(super) fn offers_of_the_model() -> Offers {
+    Place::Process.offers()
+}
+
 impl Family for References {
     fn rows(&self) -> Vec<Row> {
         let about = |place| match place {

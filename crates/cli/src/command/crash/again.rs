@@ -3,13 +3,16 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use fathom_core::Activity;
 use fathom_engine::crash::finding::{CrashVerdict, StoredCrash, shrink_further};
+use fathom_engine::crash::last_words::CrashSource;
 use fathom_engine::crash::{self, CrashReplay};
 use serde_json::json;
 
 use super::subject::reopen;
 use crate::args::{ReplayArgs, ShrinkArgs};
 use crate::command::Ending;
+use crate::supervise::worker::{self, About};
 use crate::text::{bold, print, print_json};
 
 /// Plays a recorded finding: the same operations, the same crash point.
@@ -23,7 +26,11 @@ pub(crate) fn replay(args: &ReplayArgs, dir: &Path, json: bool) -> Result<Ending
     let name = args.subject.as_ref().unwrap_or(&stored.record.subject);
     let subject = reopen(name, stored.record.geometry)?;
     crash::quiet_panics();
-    let replay = CrashReplay::play(&*subject, &stored)?;
+    let crash = Some(CrashSource::new(&*subject, &stored.record.config, None));
+    let replayed = Some(stored.record.cause.to_string());
+    worker::limit(args.deadline, None);
+    worker::describe(&About { crash, replayed, ..About::default() });
+    let replay = worker::watched(Activity::Examining, || CrashReplay::play(&*subject, &stored))?;
     if json {
         print_json(&json!({
             "verdict": replay.verdict,
@@ -73,7 +80,7 @@ pub(crate) fn shrink(args: &ShrinkArgs, dir: &Path, out: &Path, json: bool) -> R
         let (ops, ops_before) = (finding.record.ops, stored.record.ops);
         print_json(&json!({"id": finding.record.id, "ops": ops, "ops_before": ops_before}))?;
     } else {
-        print(&format!("{finding}files:  {}\n", dir.display()))?;
+        print(&format!("{finding}files:  {}\n", crate::supervise::output::shown(&dir)))?;
     }
     Ok(Ending::Findings)
 }

@@ -31,7 +31,7 @@ pub(crate) fn tell(subject: &dyn BlockBacked, report: &CrashReport, out: &Path) 
     for finding in report.findings.iter().take(STORIES_MAX) {
         text.push_str(&finding.to_string());
         let directory = out.join(&finding.record.id);
-        text.push_str(&format!("files:  {}\n\n", directory.display()));
+        text.push_str(&format!("files:  {}\n\n", crate::supervise::output::shown(&directory)));
     }
     if report.findings.len() > STORIES_MAX {
         text.push_str("also found:\n");
@@ -236,7 +236,7 @@ fn finding_page(finding: &CrashFinding, out: &Path) -> FindingPage {
         found: finding.found.as_ref().map(tree_lines).unwrap_or_default(),
         differences: record.what.lines().map(str::to_owned).collect(),
         replay: format!("fathom replay {}", record.id),
-        directory: out.join(&record.id).display().to_string(),
+        directory: crate::supervise::output::shown(&out.join(&record.id)),
         // The page shows every part of it.
         story: String::new(),
         steps: Vec::new(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use fathom_designs::mapping;
 
-use crate::args::duration;
+use crate::args::{duration, jobs};
 
 #[derive(Debug, Args)]
 pub(crate) struct DesignArgs {
@@ -64,7 +64,7 @@ pub(crate) struct DesignArgs {
     #[arg(long, value_name = "MIB")]
     pub(crate) memory_mib: Option<u64>,
     /// Threads of the search [default: one per core]
-    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true)]
+    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true, value_parser = jobs)]
     pub(crate) jobs: usize,
     /// Make the result tables of the study that the mapping and log designs come from
     #[arg(long)]

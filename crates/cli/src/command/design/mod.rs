@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Error, Result, anyhow};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use fathom_designs::catalog::{Spec, SpecError, Visitor, names};
 use fathom_designs::finding::Finding;
 use fathom_designs::story::ExplainedSystem;
@@ -22,6 +22,9 @@ use fathom_report::run::FILE;
 
 use super::Ending;
 use crate::near::did_you_mean;
+use crate::sizes;
+use crate::supervise::output::keep;
+use crate::supervise::worker;
 use crate::text::{grouped, print, print_json};
 pub(crate) use args::DesignArgs;
 use tell::{Outcome, Violation};
@@ -30,6 +33,8 @@ use tell::{Outcome, Violation};
 const MAPPING_STATES_DEFAULT: u64 = 1_000_000;
 /// Length of a workload unless told otherwise.
 const DEPTH_DEFAULT: u32 = 6;
+/// Shrinking and writing may add so much to the budget.
+const GRACE: Duration = Duration::from_secs(60);
 /// Time for shrinking one violation; the paths of the search are short already.
 const SHRINK_BUDGET: Duration = Duration::from_secs(10);
 
@@ -40,12 +45,19 @@ pub(crate) fn run(args: &DesignArgs, out: &Path, json: bool) -> Result<Ending> {
     let spec = spec(args);
     let outcome = spec.open(Explore { args, spec: &spec, out }).map_err(with_hint)??;
     for finding in outcome.findings() {
-        finding.write(out)?;
+        keep(finding.write(out));
     }
-    page::page(&outcome, args.jobs, out).write(&out.join(FILE))?;
+    if let Err(error) = page::page(&outcome, args.jobs, out).write(&out.join(FILE)) {
+        eprintln!(
+            "fathom: {FILE} cannot be written, `fathom report` will not show this run: {error}"
+        );
+    }
     match json {
         true => print_json(&outcome.json())?,
         false => print(&outcome.text(args, out))?,
+    }
+    if outcome.report.transitions == 0 && outcome.violations.is_empty() {
+        bail!("no step was taken: this run says nothing about {spec}");
     }
     Ok(outcome.ending())
 }
@@ -95,7 +107,8 @@ impl Visitor for Explore<'_> {
 
     fn visit<S: ExplainedSystem>(self, system: &S) -> Result<Outcome> {
         make_out(self.out)?;
-        let plan = Plan { deadlock: system.has_deadlocks(), ..plan(self.args, self.spec) };
+        let plan = Plan { deadlock: system.has_deadlocks(), ..plan(self.args, self.spec)? };
+        worker::limit(GRACE, plan.time_max.map(|time| time + GRACE));
         let report = explore(system, self.args, &plan)?;
         let violations =
             report.violations().map(|discovery| self.look_into(system, discovery)).collect();
@@ -125,7 +138,7 @@ impl Explore<'_> {
 }
 
 /// How far to go.
-fn plan(args: &DesignArgs, spec: &Spec) -> Plan {
+fn plan(args: &DesignArgs, spec: &Spec) -> Result<Plan> {
     let depth_max = match spec.name.as_str() {
         "journal" | "log" => Some(args.depth.unwrap_or(DEPTH_DEFAULT)),
         _ => args.depth,
@@ -134,24 +147,31 @@ fn plan(args: &DesignArgs, spec: &Spec) -> Plan {
         "link" | "index" if args.depth.is_none() => args.states.or(Some(MAPPING_STATES_DEFAULT)),
         _ => args.states,
     };
-    Plan { states_max, ..bounds(args, depth_max) }
+    Ok(Plan { states_max, ..bounds(args, depth_max)? })
 }
 
 /// The bounds that were typed.
-fn bounds(args: &DesignArgs, depth_max: Option<u32>) -> Plan {
-    Plan {
+fn bounds(args: &DesignArgs, depth_max: Option<u32>) -> Result<Plan> {
+    let memory = match args.bitstate_mib {
+        None => Memory::Exact,
+        Some(mib) => {
+            let bytes = sizes::mib("--bitstate-mib", mib as u64)?;
+            sizes::must_fit(&format!("--bitstate-mib {mib}"), bytes)?;
+            Memory::Bitstate { bytes: bytes as usize, hashes: 3, seed: 1 }
+        }
+    };
+    let memory_max_bytes =
+        args.memory_mib.map(|mib| sizes::mib("--memory-mib", mib)).transpose()?;
+    Ok(Plan {
         threads: args.jobs,
         depth_max,
         states_max: args.states,
-        memory_max_bytes: args.memory_mib.map(|mib| mib << 20),
+        memory_max_bytes,
         time_max: args.budget,
         stop_at_first: args.first,
-        memory: match args.bitstate_mib {
-            None => Memory::Exact,
-            Some(mib) => Memory::Bitstate { bytes: mib << 20, hashes: 3, seed: 1 },
-        },
+        memory,
         ..Plan::default()
-    }
+    })
 }
 
 fn explore<S: System>(system: &S, args: &DesignArgs, plan: &Plan) -> Result<Report> {
@@ -173,7 +193,10 @@ impl Observer for Bar {
             let (states, open) = (grouped(progress.states), grouped(progress.open));
             eprintln!("{states} states, {open} waiting, depth {}", progress.depth);
         }
-        ControlFlow::Continue(())
+        match worker::is_interrupted() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
     }
 
     fn discovery(&mut self, _: &Discovery) {}

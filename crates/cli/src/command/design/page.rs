@@ -99,7 +99,7 @@ fn finding_page(finding: &Finding, out: &Path) -> FindingPage {
         found: Vec::new(),
         differences: story.what.lines().map(str::to_owned).collect(),
         replay: format!("fathom replay {}", record.id),
-        directory: out.join(&record.id).display().to_string(),
+        directory: crate::supervise::output::shown(&out.join(&record.id)),
         story: String::new(),
         steps: story.steps.iter().map(step_line).collect(),
         blocks: story.blocks.iter().map(block_line).collect(),

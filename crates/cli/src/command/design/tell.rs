@@ -139,7 +139,7 @@ fn tell_violation(text: &mut String, violation: &Violation, out: &Path) {
     if violation.critical {
         let id = &finding.record.id;
         let _ = writeln!(text, "replay: fathom replay {id}");
-        let _ = writeln!(text, "files:  {}", out.join(id).display());
+        let _ = writeln!(text, "files:  {}", crate::supervise::output::shown(&out.join(id)));
     }
     text.push('\n');
 }

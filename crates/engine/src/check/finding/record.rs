@@ -18,7 +18,8 @@ use crate::check::oracle::Signature;
 pub struct Recorded {
     /// Names it.
     pub id: String,
-    /// `outcome`, `tree`, `non_deterministic`, `checker`, `kernel_log` or `hang`.
+    /// `outcome`, `tree`, `non_deterministic`, `checker`, `kernel_log`, `hang`, `died`, `oops` or
+    /// `out_of_memory`.
     pub class: String,
     /// Class, operation and what differs.
     pub signature: Signature,
@@ -157,6 +158,9 @@ impl Finding {
                 lines.iter().map(|line| format!("{line}\n")).collect()
             }
             Violation::Hang { seconds } => format!("answer: none in {seconds} s\n"),
+            Violation::Died { how } => format!("answer: none, the process died ({how})\n"),
+            Violation::Oops { lines } => lines.iter().map(|line| format!("{line}\n")).collect(),
+            Violation::OutOfMemory { mib } => format!("answer: none, {mib} MiB were used up\n"),
         }
     }
 }

@@ -30,6 +30,7 @@ impl fmt::Display for Finding {
         let (again, runs) = self.reproduced();
         let found_in = self.trace.steps.len();
         match again {
+            0 if runs == 0 => writeln!(f, "not run again")?,
             0 => writeln!(f, "NOT REPRODUCED: {runs} more runs of the same operations were fine")?,
             _ => writeln!(f, "seen again in {again} of {runs} runs")?,
         }
@@ -72,6 +73,10 @@ fn write_violation(
     steps: &[Step],
 ) -> fmt::Result {
     let number = steps.len();
+    let doing = match number {
+        0 => "setting up".to_owned(),
+        number => format!("operation {number}"),
+    };
     match violation {
         Violation::Outcome { expected, found } => {
             writeln!(f, "operation {number} gave another answer than the reference:")?;
@@ -98,6 +103,19 @@ fn write_violation(
         }
         Violation::Hang { seconds } => {
             writeln!(f, "operation {number} did not return within {seconds} s")
+        }
+        Violation::Died { how } => {
+            writeln!(f, "the process that executed {doing} died of it: {how}")
+        }
+        Violation::Oops { lines } if lines.is_empty() => {
+            writeln!(f, "the kernel ended the thread that executed {doing}")
+        }
+        Violation::Oops { lines } => {
+            writeln!(f, "the kernel did not survive {doing}; it logged:")?;
+            lines.iter().take(DIFFERENCES_SHOWN_MAX).try_for_each(|line| writeln!(f, "  {line}"))
+        }
+        Violation::OutOfMemory { mib } => {
+            writeln!(f, "{doing} used up the memory that there was: {mib} MiB")
         }
         Violation::Tree { differences } => {
             writeln!(f, "after operation {number} the tree is not that of the reference:")?;

@@ -31,6 +31,9 @@ impl Signature {
                 return Signature(format!("kernel_log {}", without_numbers(first)));
             }
             Violation::Hang { .. } => "no answer".to_owned(),
+            Violation::Died { how } => how.clone(),
+            Violation::Oops { .. } => "kernel".to_owned(),
+            Violation::OutOfMemory { .. } => "memory".to_owned(),
         };
         Signature(format!("{} {} {what}", violation.class(), op.name()))
     }

@@ -8,6 +8,7 @@ use fathom_model::Model;
 use super::CrashSystem;
 use super::state::State;
 use crate::crash::judge::{Cause, Class, anonymous, describe};
+use crate::crash::last_words;
 use crate::crash::ledger::Sighting;
 use crate::crash::promise::Promise;
 use crate::crash::script::Event;
@@ -76,7 +77,11 @@ impl CrashSystem<'_> {
         let (ops, end): (&[Op], _) =
             if remounts { (&[], End::Unmount) } else { (&step.ops, End::PowerOff) };
         let ops = borrow_all(state.since.iter().chain(ops));
+        last_words::begin_script(&self.supervision, || {
+            state.script(step.ops.iter().cloned().map(Event::Op))
+        });
         let recorded = self.subject.record(&state.base, &Workload { ops: &ops, end, look });
+        last_words::end(&self.supervision);
         let failure = match recorded {
             Ok(Ok(recording)) => return Ok(recording),
             Ok(Err(failure)) => failure,

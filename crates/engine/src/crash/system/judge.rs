@@ -12,6 +12,7 @@ use super::CrashSystem;
 use super::execute::ExecutedStep;
 use super::state::State;
 use crate::crash::judge::{Cause, Class, anonymous, classify, classify_rule, describe};
+use crate::crash::last_words;
 use crate::crash::ledger::Sighting;
 use crate::crash::promise::{BrokenPromise, DiskContents, Promise};
 use crate::crash::recovery::Recovered;
@@ -110,7 +111,10 @@ impl CrashSystem<'_> {
         let mut batch: Vec<(CrashPoint, Image)> = Vec::new();
         level.enumerator(&self.config.bounds).visit(window, &mut |point, image| {
             if batch_disks == 1 {
-                let Some(known) = self.recovered(image) else { return ControlFlow::Break(()) };
+                last_words::begin_image(&self.supervision, point);
+                let known = self.recovered(image);
+                last_words::end(&self.supervision);
+                let Some(known) = known else { return ControlFlow::Break(()) };
                 return judge(point, image, &known);
             }
             batch.push((point.clone(), image.clone()));

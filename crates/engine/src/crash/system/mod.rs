@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fathom_block::disks::{Memo, Questions};
 use fathom_block::{BlockBacked, CrashPoint, DiskFileSystem, Image, InProcess, Level};
-use fathom_core::{Digest, FsPath, HarnessFault};
+use fathom_core::{Digest, FsPath, HarnessFault, Supervision};
 use fathom_model::{Config, Model, Quirks};
 
 use crate::crash::config::{CrashConfig, Identity};
@@ -65,6 +65,8 @@ pub struct CrashSystem<'a> {
     /// Facts that need no examination.
     pub memo: Memo,
     fault: Mutex<Option<HarnessFault>>,
+    /// Reads along, and outlives this process.
+    supervision: Supervision,
 }
 
 impl<'a> CrashSystem<'a> {
@@ -104,7 +106,14 @@ impl<'a> CrashSystem<'a> {
             ledger,
             memo,
             fault,
+            supervision: None,
         })
+    }
+
+    /// Lets a supervisor read along.
+    #[must_use]
+    pub fn supervised(self, supervision: &Supervision) -> CrashSystem<'a> {
+        CrashSystem { supervision: supervision.clone(), ..self }
     }
 
     /// The levels that are enumerated.
