@@ -49,6 +49,7 @@ fn measure(known: &library::Known, probe: bool) -> Speed {
         checkpoint_every: BUDGET,
         shrink_budget: Duration::from_millis(1),
         labels: BTreeMap::new(),
+        supervision: None,
     };
     let report = crash(&*subject, &plan, &mut Nobody).expect("the check runs");
     assert_eq!(report.memo.refuted, 0, "the memo of {} was wrong", known.name);
