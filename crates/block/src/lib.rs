@@ -28,22 +28,29 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A file system that runs on such a device is a [`BlockBacked`]: the seam between the subjects and
-//! the crash checker. Beyond that seam this crate knows nothing of file systems.
+//! Whoever runs a file system on disks does it behind two seams: [`disks::Record`] (operations in, a
+//! log out) and [`disks::Examine`] (disks in, facts out). A library that runs on such a device is a
+//! [`BlockBacked`], and [`in_process`] puts it behind the seams. Beyond them this crate knows nothing
+//! of file systems.
 
 #![forbid(unsafe_code)]
 
 pub mod backed;
 pub mod crash;
+pub mod disks;
 pub mod dm_log_writes;
 pub mod geometry;
 pub mod image;
+pub mod in_process;
 pub mod log;
+pub mod reads;
 pub mod recorder;
 
 pub use backed::{BlockBacked, Guarantee, MountFailure, Mounted};
 pub use crash::{Bounds, CrashPoint, Distinct, Enumerator, Level, Window};
+pub use disks::{DiskFileSystem, Examine, Record};
 pub use geometry::{Geometry, GeometryError};
 pub use image::{Erased, Image};
+pub use in_process::InProcess;
 pub use log::{Event, WriteLog};
 pub use recorder::{DeviceError, Recorder};

@@ -85,7 +85,7 @@ impl fmt::Debug for Event<'_> {
     }
 }
 
-/// DaemonSandbox for so many records, or so many bytes, in a log that is no longer empty: where there is one
+/// Room for so many records, or so many bytes, in a log that is no longer empty: where there is one
 /// write there are more, and growing from almost nothing takes longer than writing.
 const FIRST_RECORDS: usize = 16;
 const FIRST_BYTES: usize = 1024;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::geometry::{Geometry, GeometryError};
 use crate::image::Image;
 use crate::log::{Event, WriteLog};
+use crate::reads::Reads;
 
 /// An access that the device refuses: a bug of the subject or of its adapter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,13 +53,36 @@ pub enum DeviceError {
 const READS_MAX: u64 = 4_000_000;
 
 /// A device in memory that logs every change. What the geometry forbids is refused, not logged.
-#[derive(Clone, Debug)]
+///
+/// On request it also notes what is read ([`Recorder::noting`]). Whoever gets at the contents in
+/// another way than by [`Recorder::read`] has read everything: there is no way to look without
+/// telling.
+#[derive(Debug)]
 pub struct Recorder {
     image: Image,
     log: WriteLog,
     geometry: Geometry,
     reads: u64,
     overprograms: bool,
+    noted: Option<Box<Reads>>,
+    keeps_log: bool,
+}
+
+/// What is read from the copy cannot be known to the original: all of it may be.
+impl Clone for Recorder {
+    fn clone(&self) -> Recorder {
+        self.note_all();
+        let Recorder { image, log, geometry, reads, overprograms, noted, keeps_log } = self;
+        Recorder {
+            image: image.clone(),
+            log: log.clone(),
+            geometry: *geometry,
+            reads: *reads,
+            overprograms: *overprograms,
+            noted: noted.clone(),
+            keeps_log: *keeps_log,
+        }
+    }
 }
 
 impl Recorder {
@@ -72,7 +96,15 @@ impl Recorder {
         if image_bytes != size_bytes {
             return Err(GeometryError::OtherSize { image_bytes, size_bytes });
         }
-        Ok(Recorder { image, log: WriteLog::new(), geometry, reads: 0, overprograms: false })
+        Ok(Recorder {
+            image,
+            log: WriteLog::new(),
+            geometry,
+            reads: 0,
+            overprograms: false,
+            noted: None,
+            keeps_log: true,
+        })
     }
 
     /// Flash that is programmed twice does what NOR flash does instead of refusing: a bit that is 0
@@ -81,6 +113,31 @@ impl Recorder {
     #[must_use]
     pub fn overprogramming(self) -> Recorder {
         Recorder { overprograms: true, ..self }
+    }
+
+    /// Notes from now on what is read.
+    #[must_use]
+    pub fn noting(self, reads: Reads) -> Recorder {
+        Recorder { noted: Some(Box::new(reads)), ..self }
+    }
+
+    /// What was noted; `None` if nothing was noted, or not on this device.
+    pub fn take_noted(&mut self) -> Option<Reads> {
+        self.noted.take().map(|reads| *reads)
+    }
+
+    #[inline]
+    fn note_all(&self) {
+        if let Some(reads) = &self.noted {
+            reads.note_all();
+        }
+    }
+
+    /// A device for a long session whose history nobody asks for: it keeps no log, and reads are
+    /// counted since the last change only.
+    #[must_use]
+    pub fn without_log(self) -> Recorder {
+        Recorder { keeps_log: false, ..self }
     }
 
     /// Reads from `at` on.
@@ -92,6 +149,9 @@ impl Recorder {
         self.reads += 1;
         if self.reads > READS_MAX {
             return Err(DeviceError::Endless);
+        }
+        if let Some(reads) = &mut self.noted {
+            reads.note_read(at, buffer.len());
         }
         self.image.read(at, buffer);
         Ok(())
@@ -116,6 +176,10 @@ impl Recorder {
     fn write_event(&mut self, at: usize, data: &[u8], fua: bool) -> Result<(), DeviceError> {
         let len = data.len();
         self.check("write", at, len, self.geometry.write_bytes)?;
+        if let Some(reads) = self.noted.as_mut().filter(|_| !self.geometry.rewritable) {
+            // What becomes of the write depends on what is there.
+            reads.note_read(at, len);
+        }
         if !self.geometry.rewritable && !self.image.is_erased(at, len) {
             if !self.overprograms {
                 return Err(DeviceError::NotErased { at, len });
@@ -151,8 +215,15 @@ impl Recorder {
     }
 
     fn record(&mut self, event: Event<'_>) {
+        if let (Some(reads), Some(region)) = (&mut self.noted, event.region()) {
+            reads.note_written(region.start, region.len());
+        }
         event.apply(&mut self.image);
-        self.log.push(event);
+        if self.keeps_log {
+            self.log.push(event);
+        } else {
+            self.reads = 0;
+        }
     }
 
     fn check(
@@ -188,8 +259,10 @@ impl Recorder {
         self.image.unshare();
     }
 
-    /// What the device holds now.
+    /// What the device holds now. Counts as reading everything.
+    #[inline]
     pub fn image(&self) -> &Image {
+        self.note_all();
         &self.image
     }
 
@@ -215,6 +288,7 @@ impl Recorder {
         self.image = image;
         self.log.clear();
         self.reads = 0;
+        self.noted = None;
         Ok(())
     }
 
@@ -284,6 +358,50 @@ mod tests {
         device.write(0, &[1; 512]).unwrap();
         device.restart(geometry.blank_image()).unwrap();
         assert!(device.log().is_empty() && device.image().is_erased(0, 4096));
+    }
+
+    fn noted(device: &mut Recorder) -> Option<Vec<u32>> {
+        let reads = device.take_noted().expect("it notes");
+        reads.into_set().units().map(<[u32]>::to_vec)
+    }
+
+    fn noting() -> Recorder {
+        let device = flash();
+        let reads = Reads::new(device.geometry());
+        device.noting(reads)
+    }
+
+    #[test]
+    fn what_is_read_is_noted() {
+        let mut device = noting();
+        device.read(128, &mut [0; 16]).unwrap();
+        // What flash does with a write depends on what is there.
+        device.write(1024, &[1; 16]).unwrap();
+        device.erase(0, 512).unwrap();
+        device.write(0, &[1; 64]).unwrap();
+        device.read(0, &mut [0; 512]).unwrap();
+        assert_eq!(noted(&mut device), Some(vec![2, 16]));
+        assert!(device.take_noted().is_none());
+        // A disk takes a write whatever is there.
+        let geometry = Geometry::disk(4096);
+        let disk = Recorder::new(geometry.blank_image(), geometry).unwrap();
+        let mut disk = disk.noting(Reads::new(&geometry));
+        disk.write(512, &[1; 512]).unwrap();
+        disk.read(0, &mut [0; 1024]).unwrap();
+        assert_eq!(noted(&mut disk), Some(vec![0]));
+    }
+
+    #[test]
+    fn looking_in_any_other_way_is_reading_everything() {
+        let mut device = noting();
+        device.image();
+        assert_eq!(noted(&mut device), None);
+        let mut device = noting();
+        let mut copy = device.clone();
+        assert_eq!((noted(&mut device), noted(&mut copy)), (None, None));
+        let mut device = noting();
+        device.restart(device.geometry().blank_image()).unwrap();
+        assert!(device.take_noted().is_none());
     }
 
     #[test]

@@ -33,6 +33,14 @@ pub(crate) struct Cli {
     /// Where findings are recorded and looked up
     #[arg(long, global = true, value_name = "DIR", default_value = "fathom-out")]
     pub(crate) out: PathBuf,
+
+    /// Stop a campaign that uses more memory, for example 4G [default: 80 % of what is available]
+    #[arg(long, global = true, value_name = "SIZE", value_parser = memory, hide_short_help = true)]
+    pub(crate) memory_max: Option<u64>,
+
+    /// The descriptor under which a supervisor left what it shares with its worker
+    #[arg(long, value_name = "FD", hide = true)]
+    pub(crate) worker: Option<i32>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -194,7 +202,7 @@ pub(crate) struct CrashArgs {
     #[arg(long, value_name = "N", default_value = "1000")]
     pub(crate) walks: u64,
     /// Threads [default: one per core]
-    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true)]
+    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true, value_parser = jobs)]
     pub(crate) jobs: usize,
     /// Stop after this time
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -283,6 +291,9 @@ pub(crate) struct ReplayArgs {
     /// Run the whole recorded trace of a finding instead of the minimal one
     #[arg(long)]
     pub(crate) full: bool,
+    /// A call that takes longer hangs
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
+    pub(crate) deadline: Duration,
 }
 
 #[derive(Debug, Args)]
@@ -305,9 +316,12 @@ pub(crate) struct ExportArgs {
     pub(crate) what: String,
     #[command(flatten)]
     pub(crate) language: Language,
-    /// Compare with what the reference answered instead of the subject: succeeds once it is fixed
+    /// Compare every answer with what the subject answered: succeeds where the same happens again
+    ///
+    /// Without this the program of a finding succeeds where the bug is not, and its exit code is 1
+    /// where it is.
     #[arg(long)]
-    pub(crate) expected: bool,
+    pub(crate) recorded: bool,
     /// Write here instead of the standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -319,7 +333,7 @@ pub(crate) struct Language {
     /// A C program: the same system calls, every answer compared
     #[arg(long)]
     pub(crate) c: bool,
-    /// A shell script: for reading, as far as common tools can express it
+    /// A shell script: for reading, with common tools and, where those cannot, python3
     #[arg(long)]
     pub(crate) shell: bool,
 }
@@ -477,13 +491,14 @@ pub(crate) enum ListWhat {
     Ops,
 }
 
-/// `4096`, `512K`, `2M`.
+/// `4096`, `512K`, `2M`, `4G`.
 fn size(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(['K', 'M']);
+    let digits = text.trim_end_matches(['K', 'M', 'G']);
     let unit = match &text[digits.len()..] {
         "" => Some(1),
         "K" => Some(1 << 10),
         "M" => Some(1 << 20),
+        "G" => Some(1 << 30),
         _ => None,
     };
     let number: Option<u64> = digits.parse().ok();
@@ -492,6 +507,28 @@ fn size(text: &str) -> Result<u64, String> {
         .and_then(|(number, unit)| number.checked_mul(unit))
         .ok_or_else(|| format!("{text:?} is no size: write for example 512K or 2M"))
 }
+
+/// A size that the program itself fits into.
+fn memory(text: &str) -> Result<u64, String> {
+    match size(text)? {
+        bytes if bytes < MEMORY_MIN => {
+            Err(format!("{text} is less than the program needs: give at least 64M"))
+        }
+        bytes => Ok(bytes),
+    }
+}
+
+/// What a campaign needs in any case.
+const MEMORY_MIN: u64 = 64 << 20;
+
+/// A number of threads that a machine can have.
+pub(crate) fn jobs(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| *number <= JOBS_MAX);
+    number.ok_or_else(|| format!("{text:?} is no number of threads: give at most {JOBS_MAX}"))
+}
+
+/// More threads than any machine has cores.
+const JOBS_MAX: usize = 1024;
 
 /// `1000` or `every 1000`.
 fn every(text: &str) -> Result<u64, String> {

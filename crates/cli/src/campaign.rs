@@ -4,16 +4,22 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use fathom_core::Testbed;
+use fathom_core::{Activity, Testbed};
 use fathom_engine::check::call_monitor::OnStuck;
-use fathom_engine::check::finding::investigate::hang;
+use fathom_engine::check::finding::investigate::{FindingSource, hang};
 use fathom_engine::{Participant, Report, check_all};
 
 use crate::plan::CheckPlan;
 use crate::progress::RunObserver;
 use crate::subjects::Spec;
+use crate::supervise::output::shown;
+use crate::supervise::worker::{self, About};
+
+/// What setting up, looking and taking down may add to the budget of a campaign.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Does `work` with a subject, on a thread of its own.
 pub(crate) fn with_subject<T: Send>(
@@ -24,8 +30,11 @@ pub(crate) fn with_subject<T: Send>(
 ) -> Result<T> {
     thread::scope(|scope| {
         let handle = scope.spawn(|| {
-            let mut subject = spec.build(reference, times)?;
-            work(subject.as_mut())
+            let mut subject =
+                worker::watched(Activity::SettingUp, || spec.build(reference, times))?;
+            let done = work(subject.as_mut());
+            worker::watched(Activity::Closing, || drop(subject));
+            done
         });
         handle.join().unwrap_or_else(|_| Err(anyhow!("the harness panicked: see above")))
     })
@@ -41,11 +50,14 @@ pub(crate) fn run_check(
     let CheckPlan { spec, rivals, plan } = checked;
     let mut plan = plan.clone();
     plan.on_stuck = on_stuck(checked, out);
+    plan.supervision = worker::supervision();
+    describe(checked);
     let times = plan.config.check.times;
     with_subject(spec, &plan.reference, times, |subject| {
         let mut others = Vec::new();
         for (spec, reference) in rivals {
-            others.push((spec.build(reference, times)?, reference.clone()));
+            let rival = worker::watched(Activity::SettingUp, || spec.build(reference, times))?;
+            others.push((rival, reference.clone()));
         }
         let mut players = vec![Participant { subject, reference: plan.reference.clone() }];
         players.extend(others.iter_mut().map(|(subject, reference)| Participant {
@@ -56,6 +68,24 @@ pub(crate) fn run_check(
     })
 }
 
+/// Tells the supervisor what a finding must know, and how long the campaign may take.
+fn describe(checked: &CheckPlan) {
+    let plan = &checked.plan;
+    let source = |spec: &Spec, reference: &fathom_model::Config| FindingSource {
+        subject: spec.to_string(),
+        seed: plan.seed,
+        reference: reference.clone(),
+        times: plan.config.check.times,
+        labels: plan.labels.clone(),
+    };
+    let rivals = checked.rivals.iter().map(|(spec, reference)| source(spec, reference));
+    let sources = [source(&checked.spec, &plan.reference)].into_iter().chain(rivals).collect();
+    worker::describe(&About { sources, ..About::default() });
+    let shrink = Duration::from_secs(plan.config.check.shrink_seconds);
+    let grace = shrink + plan.explore.deadline * 2 + GRACE;
+    worker::limit(plan.explore.deadline, plan.budget.map(|budget| budget + grace));
+}
+
 /// A thread that waits in the kernel cannot be ended: the finding is written, and the program is
 /// left with it.
 fn on_stuck(checked: &CheckPlan, out: &Path) -> OnStuck {
@@ -63,7 +93,7 @@ fn on_stuck(checked: &CheckPlan, out: &Path) -> OnStuck {
     Arc::new(move |ops, late| {
         let finding = hang(&subject, &plan, ops, late);
         let told = match finding.write(&out) {
-            Ok(dir) => format!("{finding}files:  {}\n", dir.display()),
+            Ok(dir) => format!("{finding}files:  {}\n", shown(&dir)),
             Err(error) => format!("{finding}cannot write it: {error}\n"),
         };
         eprintln!("{told}");

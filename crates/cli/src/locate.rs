@@ -54,7 +54,7 @@ pub(crate) fn finding_dir(what: &str, out: &Path) -> Result<PathBuf> {
         [] => bail!(
             "no file, no directory and no finding in {} is named {what:?}: \
              give --out with the directory of the campaign",
-            out.display()
+            crate::supervise::output::shown(out)
         ),
         several => {
             bail!("{what:?} is the beginning of {} findings: give more digits", several.len())

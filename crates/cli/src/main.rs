@@ -10,31 +10,38 @@ mod locate;
 mod near;
 mod plan;
 mod progress;
+mod sizes;
 mod subjects;
+mod supervise;
 mod text;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
+use fathom_subjects::supervise::SignalSource;
 use mimalloc::MiMalloc;
 
 use args::{Cli, Command};
 use command::Ending;
+use supervise::{is_campaign, output, watch, worker};
+use text::say;
 
 /// States are made by one thread and dropped by another. The allocator of glibc takes a lock for that,
 /// and two threads of a search are then hardly faster than one.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
+/// Runs the campaign in this process, for debuggers: whatever ends it then loses what was found.
+const NO_SUPERVISOR: &str = "FATHOM_NO_SUPERVISOR";
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    match run(&cli) {
-        Ok(Ending::Clean) => ExitCode::SUCCESS,
-        Ok(Ending::Findings) => ExitCode::from(1),
-        Ok(Ending::Incomplete) => ExitCode::from(2),
+    match supervised(&cli) {
+        Ok(code) => code,
         Err(error) => {
-            eprintln!("fathom: {}", told(&error));
+            say!("fathom: {}", told(&error));
             if cli.json.as_deref() == Some("-") {
                 // Whoever reads it wants one value whatever happens; a broken pipe is fine.
                 let _ = text::print_json(&serde_json::json!({
@@ -42,9 +49,44 @@ fn main() -> ExitCode {
                     "complete": false,
                 }));
             }
-            ExitCode::from(2)
+            // What was found before the harness failed stays found.
+            ExitCode::from(if worker::findings() > 0 { 1 } else { 2 })
         }
     }
+}
+
+/// Runs the command, a campaign in a worker.
+fn supervised(cli: &Cli) -> Result<ExitCode> {
+    if let Some(number) = cli.worker {
+        worker::attach(number)?;
+    }
+    let out = output::absolute(&cli.out)?;
+    if is_campaign(cli) && cli.worker.is_none() {
+        // First of all: a signal that comes from now on loses nothing.
+        let signals = match std::env::var_os(NO_SUPERVISOR) {
+            Some(_) => None,
+            None => SignalSource::new().ok(),
+        };
+        let _made = output::prepare(cli, &out)?;
+        if let Some(signals) = signals {
+            match watch::run(cli, &out, signals) {
+                Ok(code) => return Ok(code),
+                Err(error) => say!("fathom: no supervisor, going on without: {error}"),
+            }
+        }
+    }
+    let ending = run(cli, &out);
+    worker::told();
+    let ending = ending?;
+    Ok(match ending {
+        Ending::Clean if worker::is_interrupted() => {
+            say!("fathom: interrupted: what was told is not complete");
+            ExitCode::from(2)
+        }
+        Ending::Clean => ExitCode::SUCCESS,
+        Ending::Findings => ExitCode::from(1),
+        Ending::Incomplete => ExitCode::from(2),
+    })
 }
 
 /// The error with its causes; one that has been said is not said again.
@@ -60,8 +102,8 @@ fn told(error: &anyhow::Error) -> String {
     text
 }
 
-fn run(cli: &Cli) -> Result<Ending> {
-    let (out, json) = (cli.out.as_path(), cli.json.is_some());
+fn run(cli: &Cli, out: &Path) -> Result<Ending> {
+    let json = cli.json.is_some();
     match &cli.command {
         None => command::demo::run(out, json),
         Some(Command::Check(args)) => command::check::run(args, out, json),

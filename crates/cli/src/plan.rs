@@ -6,9 +6,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use fathom_engine::{Config, Exploration, Plan, Strategy};
+use fathom_subjects::catalogue::{Asked, Purpose};
 
 use crate::args::CheckArgs;
-use crate::subjects::{Spec, parse_mutant, read_profile};
+use crate::subjects::Spec;
 
 /// Without --ops and --budget.
 const BUDGET_DEFAULT: Duration = Duration::from_secs(30);
@@ -24,15 +25,15 @@ pub(crate) struct CheckPlan {
 
 /// The meaning of the arguments of `check`.
 pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
-    let mut spec: Spec = args.subject.parse()?;
-    if let Some(name) = &args.mutant {
-        spec = spec.with_mutant(parse_mutant(name)?)?;
-    }
-    if let Some(profile) = &args.profile {
-        spec = spec.with_profile(profile)?;
-    }
-    spec = spec.with_options(args.mkfs_opts.as_deref(), args.mount_opts.as_deref())?;
-    spec = spec.with_space(args.space)?;
+    let spec = args.subject.parse::<Spec>()?.with(&Asked {
+        mutant: args.mutant.as_deref(),
+        profile: args.profile.as_deref(),
+        mkfs: args.mkfs_opts.as_deref(),
+        mount: args.mount_opts.as_deref(),
+        space_bytes: args.space,
+        geometry: None,
+    })?;
+    spec.demand(Purpose::Check)?;
     if args.ops == Some(0) {
         bail!("--ops 0 checks nothing: give at least 1");
     }
@@ -55,8 +56,10 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
         config.check.findings_max = 1;
     }
     config.validate()?;
+    let offered = spec.offers().operations;
+    config.weights.retain(|call, _| offered.contains(call.name()));
     let profile = args.profile.clone().map_or_else(|| spec.profile(), Ok)?;
-    let reference = spec.reference(read_profile(&profile)?)?;
+    let reference = spec.reference(&profile)?;
     let mut plan = Plan::new(args.seed.unwrap_or_else(clock_seed), config, reference);
     plan.explore = exploration(args)?;
     plan.ops_max = args.ops;
@@ -96,10 +99,10 @@ fn rivals(against: &[String], space: Option<u64>) -> Result<Vec<(Spec, fathom_mo
     let mut rivals = Vec::new();
     for name in against.iter().filter(|name| *name != "model") {
         let mut spec: Spec = name.parse().context("in --against")?;
-        if matches!(spec, Spec::Kernel(_)) {
-            spec = spec.with_space(space)?;
+        if spec.offers().space {
+            spec = spec.with(&Asked { space_bytes: space, ..Asked::default() })?;
         }
-        let reference = spec.reference(read_profile(&spec.profile()?)?)?;
+        let reference = spec.reference(&spec.profile()?)?;
         rivals.push((spec, reference));
     }
     Ok(rivals)

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Error, Result};
 use fathom_record::run::{Kind, Run};
@@ -11,18 +10,11 @@ use fathom_record::{Finding, KNOWN_FILE, Kept, Known, Observer, Progress, RunDir
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::command::Ending;
-use crate::text::{grouped, print, print_json};
+use crate::supervise::worker;
+use crate::text::{grouped, print, print_json, say};
 
 /// Findings that are told in full; the others are named.
 const STORIES_MAX: usize = 10;
-
-static STOP: AtomicBool = AtomicBool::new(false);
-
-/// Ends the run soon, with everything that it has.
-#[allow(dead_code, reason = "for whoever receives signals")]
-pub(crate) fn stop_soon() {
-    STOP.store(true, Ordering::Relaxed);
-}
 
 /// What every command that finds something is asked with.
 #[derive(Clone, Debug, clap::Args)]
@@ -54,7 +46,7 @@ impl RunObserver {
     pub(crate) fn start(out: &Path, run: Run, known: &KnownArgs, json: bool) -> Result<Self> {
         let known = Known::read(&known.path())?;
         if let (Some(seed), false) = (run.seed, json) {
-            eprintln!("seed {seed}");
+            say!("seed {seed}");
         }
         let directory = RunDirectory::start(out, run, known)
             .with_context(|| format!("cannot write to {}: give another --out", out.display()))?;
@@ -73,7 +65,7 @@ impl RunObserver {
         self.bar.finish_and_clear();
         self.directory.finish(change);
         if let Some(problem) = self.directory.problem() {
-            eprintln!("fathom: run.json is not up to date: {problem}");
+            say!("fathom: run.json is not up to date: {problem}");
         }
         let run = self.directory.run();
         if !self.json {
@@ -89,7 +81,7 @@ impl RunObserver {
         if ending != Ending::Findings {
             return Err(error);
         }
-        eprintln!("fathom: {stop}");
+        say!("fathom: {stop}");
         if self.json {
             print_json(self.run())?;
         }
@@ -177,7 +169,7 @@ impl Observer for RunObserver {
         }
         self.bar.set_message(parts.join(", "));
         self.bar.tick();
-        match STOP.load(Ordering::Relaxed) {
+        match worker::is_interrupted() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
@@ -190,10 +182,12 @@ impl Observer for RunObserver {
             Kept::NotWritten(_) => self.tell(finding, &kept),
             Kept::Written(dir) if !self.json => {
                 let line = format!("found: {} ({})", finding.title, dir.display());
-                self.bar.suspend(|| eprintln!("{line}"));
+                self.bar.suspend(|| say!("{line}"));
             }
             Kept::Written(_) => {}
         }
+        // The exit code will say so, whatever ends this process.
+        worker::found();
         self.bar.set_message(format!("{}: running it again, then shrinking", finding.title));
         self.bar.tick();
         true
@@ -201,6 +195,9 @@ impl Observer for RunObserver {
 
     fn finding(&mut self, finding: &Finding, seen_as: Option<&str>) {
         let kept = self.directory.keep(finding, seen_as);
+        if seen_as.is_none() && !matches!(kept, Kept::Known) {
+            worker::found();
+        }
         self.tell(finding, &kept);
     }
 }

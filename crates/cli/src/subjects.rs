@@ -1,360 +1,180 @@
-//! The wiring: from what was typed to something that executes operations.
+//! The catalogue of subjects with the designs in it, and what commands use of an entry.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::ops::Deref;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Error, Result};
+use fathom_block::BlockBacked;
 use fathom_core::Testbed;
-use fathom_model::{Config, ModelSubject, Mutant, Quirks};
-use fathom_subjects::dir::Environment;
-use fathom_subjects::fuse::ReffsSubject;
-use fathom_subjects::kernel::Options;
+use fathom_designs::catalog::{self, Spec as Design};
+use fathom_model::Config;
+use fathom_subjects::catalogue::{
+    self, Asked, Catalogue, CatalogueError, Disk, Entry, Family, Mutants, Offers, Operations,
+    Purpose, Row,
+};
 use fathom_subjects::sys::View;
-use fathom_subjects::{DirSubject, FuseSubject, KernelSubject, Recipe};
 
-use crate::near::did_you_mean;
+use crate::command::design::with_hint;
 
-/// What was typed as SUBJECT. Shows itself as it can be typed again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Spec {
-    /// `dir:PATH`
-    Dir(PathBuf),
-    /// `fuse:COMMAND`
-    Fuse(String),
-    /// `model`, `model:MUTANT`
-    Model(Option<Mutant>),
-    /// `reffs`, `reffs:MUTANT`
-    Reffs(Option<Mutant>),
-    /// A kernel file system.
-    Kernel(Box<Kernel>),
+pub(crate) use fathom_subjects::catalogue::parse_mutant;
+
+/// Every subject that this program knows.
+pub(crate) fn catalogue() -> Catalogue {
+    Catalogue::new().with(Designs)
 }
 
-/// A recipe, and what was asked for beyond it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Kernel {
-    recipe: Recipe,
-    options: Options,
-    /// The user's file with the recipe.
-    file: Option<PathBuf>,
-}
-
-/// What may follow the name of a kernel file system, as on the command line of `check`: so that the
-/// name in a trace says everything.
-const PROFILE: &str = " --profile=";
-const SPACE: &str = " --space=";
-const MKFS_OPTS: &str = " --mkfs-opts=";
-const MOUNT_OPTS: &str = " --mount-opts=";
+/// An entry of the catalogue, as it was typed.
+#[derive(Clone, Debug)]
+pub(crate) struct Spec(catalogue::Spec);
 
 impl FromStr for Spec {
-    type Err = anyhow::Error;
+    type Err = Error;
 
     fn from_str(text: &str) -> Result<Spec> {
-        if let Some(kernel) = Kernel::parse(text)? {
-            return Ok(Spec::Kernel(Box::new(kernel)));
-        }
-        let (name, rest) = match text.split_once(':') {
-            Some((name, rest)) => (name, Some(rest)),
-            None => (text, None),
-        };
-        match (name, rest) {
-            ("dir", Some(path)) if !path.is_empty() => Ok(Spec::Dir(PathBuf::from(path))),
-            ("dir", _) => bail!("dir needs a directory: write dir:PATH"),
-            ("fuse", Some(command)) if !command.trim().is_empty() => {
-                Ok(Spec::Fuse(command.to_owned()))
-            }
-            ("fuse", _) => bail!("fuse needs a command: write 'fuse:COMMAND ARGS {{mnt}}'"),
-            ("model", mutant) => Ok(Spec::Model(mutant.map(parse_mutant).transpose()?)),
-            ("reffs", mutant) => Ok(Spec::Reffs(mutant.map(parse_mutant).transpose()?)),
-            _ => bail!("unknown subject {text:?}: the known ones are {}", known_names().join(", ")),
-        }
+        Ok(Spec(catalogue().parse(text)?))
     }
 }
 
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Spec::Dir(path) => write!(f, "dir:{}", path.display()),
-            Spec::Fuse(command) => write!(f, "fuse:{command}"),
-            Spec::Model(None) => f.write_str("model"),
-            Spec::Model(Some(mutant)) => write!(f, "model:{}", mutant.name()),
-            Spec::Reffs(None) => f.write_str("reffs"),
-            Spec::Reffs(Some(mutant)) => write!(f, "reffs:{}", mutant.name()),
-            Spec::Kernel(kernel) => kernel.fmt(f),
-        }
+        self.0.fmt(f)
     }
 }
 
-impl Kernel {
-    /// `None` if it begins with no name of a recipe.
-    fn parse(text: &str) -> Result<Option<Kernel>> {
-        let (text, space) = split_off(text, SPACE);
-        let (text, mount) = split_off(text, MOUNT_OPTS);
-        let (text, mkfs) = split_off(text, MKFS_OPTS);
-        let (name, file) = split_off(text, PROFILE);
-        let Some(recipe) = Recipe::named(name) else { return Ok(None) };
-        let plain = Kernel { recipe, options: Options::default(), file: None };
-        let spec = Spec::Kernel(Box::new(plain));
-        let spec = file.map_or(Ok(spec.clone()), |file| spec.with_profile(file))?;
-        let space = space.map(|bytes| bytes.parse().context("a number of bytes")).transpose()?;
-        match spec.with_options(mkfs, mount)?.with_space(space)? {
-            Spec::Kernel(kernel) => Ok(Some(*kernel)),
-            _ => unreachable!("options do not change the kind of a subject"),
-        }
-    }
-}
+impl Deref for Spec {
+    type Target = catalogue::Spec;
 
-fn split_off<'a>(text: &'a str, marker: &str) -> (&'a str, Option<&'a str>) {
-    text.split_once(marker).map_or((text, None), |(before, after)| (before, Some(after)))
-}
-
-impl fmt::Display for Kernel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.recipe.name)?;
-        if let Some(file) = &self.file {
-            write!(f, "{PROFILE}{}", file.display())?;
-        }
-        if !self.options.format.is_empty() {
-            write!(f, "{MKFS_OPTS}{}", self.options.format.join(" "))?;
-        }
-        if !self.options.mount.is_empty() {
-            write!(f, "{MOUNT_OPTS}{}", self.options.mount.join(","))?;
-        }
-        if let Some(bytes) = self.options.space_bytes {
-            write!(f, "{SPACE}{bytes}")?;
-        }
-        Ok(())
-    }
-}
-
-/// Every subject as it can be typed.
-pub(crate) fn known_names() -> Vec<String> {
-    let mut names = ["dir:PATH", "fuse:COMMAND", "model", "reffs"].map(str::to_owned).to_vec();
-    names.extend(Recipe::all().into_iter().map(|recipe| recipe.name));
-    names
-}
-
-/// The mutant of this name.
-pub(crate) fn parse_mutant(name: &str) -> Result<Mutant> {
-    let known = || Mutant::ALL.iter().map(|mutant| mutant.name());
-    match Mutant::ALL.iter().find(|mutant| mutant.name() == name) {
-        Some(mutant) => Ok(*mutant),
-        None => bail!(
-            "unknown mutant {name:?}{}; `fathom list mutants` shows all",
-            did_you_mean(name, known())
-        ),
+    fn deref(&self) -> &catalogue::Spec {
+        &self.0
     }
 }
 
 impl Spec {
-    /// The same subject with a bug switched on.
-    pub(crate) fn with_mutant(self, mutant: Mutant) -> Result<Spec> {
-        match self {
-            Spec::Model(_) => Ok(Spec::Model(Some(mutant))),
-            Spec::Reffs(_) => Ok(Spec::Reffs(Some(mutant))),
-            other => bail!("{other} has no mutants: only model and reffs have"),
-        }
+    /// The same subject with what options ask of it.
+    pub(crate) fn with(&self, asked: &Asked<'_>) -> Result<Spec> {
+        Ok(Spec(self.0.with(asked)?))
     }
 
-    /// The same subject with more options for mkfs (words) and mount (with commas between them).
-    pub(crate) fn with_options(self, mkfs: Option<&str>, mount: Option<&str>) -> Result<Spec> {
-        if mkfs.or(mount).is_none() {
-            return Ok(self);
-        }
-        let Spec::Kernel(mut kernel) = self else {
-            bail!(
-                "{self} is neither formatted nor mounted: --mkfs-opts and --mount-opts are for kernel file systems"
-            );
-        };
-        let mkfs = mkfs.unwrap_or_default().split_whitespace().map(str::to_owned);
-        let mount = mount.unwrap_or_default().split(',').filter(|option| !option.is_empty());
-        kernel.options.format.extend(mkfs);
-        kernel.options.mount.extend(mount.map(str::to_owned));
-        kernel.recipe.clone().with(&kernel.options)?;
-        Ok(Spec::Kernel(kernel))
-    }
-
-    /// The same subject with so little space.
-    pub(crate) fn with_space(self, bytes: Option<u64>) -> Result<Spec> {
-        match (self, bytes) {
-            (spec, None) => Ok(spec),
-            (Spec::Kernel(mut kernel), bytes) => {
-                kernel.options.space_bytes = bytes;
-                Ok(Spec::Kernel(kernel))
-            }
-            (other, _) => {
-                bail!(
-                    "{other} has no disk that could be filled: --space is for kernel file systems"
-                )
-            }
-        }
-    }
-
-    /// The same subject as `--profile` says: a file that is a recipe replaces that of the subject,
-    /// any other profile is left to [`read_profile`].
-    pub(crate) fn with_profile(self, profile: &str) -> Result<Spec> {
-        let Some(mut recipe) = read_recipe(profile)? else { return Ok(self) };
-        let Spec::Kernel(mut kernel) = self else {
-            bail!("{profile} is the recipe of a kernel file system, and {self} is none");
-        };
-        recipe.name = kernel.recipe.name;
-        kernel.recipe = recipe;
-        kernel.file = Some(PathBuf::from(profile));
-        Ok(Spec::Kernel(kernel))
-    }
-
-    /// The profile that fits the subject.
-    pub(crate) fn profile(&self) -> Result<String> {
-        Ok(match self {
-            Spec::Dir(path) => fathom_subjects::dir::detect_profile(path)?.to_owned(),
-            Spec::Fuse(command) => {
-                let profile = |subject: &FuseSubject| Ok(subject.environment()?.profile);
-                with_daemon(command, profile)?.to_owned()
-            }
-            Spec::Model(_) => "model".to_owned(),
-            Spec::Reffs(_) => "reffs".to_owned(),
-            Spec::Kernel(kernel) => match &kernel.file {
-                Some(file) => file.display().to_string(),
-                None => kernel.recipe.profile.clone(),
-            },
-        })
-    }
-
-    /// The reference as it must be set up to behave like the subject: who calls, the mode of the
-    /// root, the settings of the machine.
-    pub(crate) fn reference(&self, quirks: Quirks) -> Result<Config> {
-        let mut config = Config { quirks, ..Config::default() };
-        match self {
-            Spec::Model(_) => {}
-            Spec::Reffs(_) => read_protections(&mut config.quirks),
-            Spec::Kernel(kernel) => {
-                read_protections(&mut config.quirks);
-                config.block_bytes = kernel.recipe.block_bytes;
-                // The root of an overlay; a directory in one (`dir:`) is in the upper layer alone.
-                config.quirks.root_nlink_one |= kernel.recipe.layer.is_some();
-            }
-            Spec::Dir(path) => {
-                let subject = DirSubject::create(path, View::default())?;
-                adapt(&mut config, &subject.environment()?);
-            }
-            Spec::Fuse(command) => {
-                adapt(&mut config, &with_daemon(command, |subject| Ok(subject.environment()?))?);
-            }
-        }
-        Ok(config)
-    }
-
-    /// Refuses to run what another user recorded: owners and permissions would all be different.
-    pub(crate) fn check_caller(&self, reference: &Config) -> Result<()> {
-        if let Spec::Dir(path) = self {
-            let now = self.reference(Quirks::default())?;
-            if (now.uid, now.gid) != (reference.uid, reference.gid) {
-                bail!(
-                    "the trace was recorded as user {} group {}, in {} you are user {} group {}: \
-                     run it as that user",
-                    reference.uid,
-                    reference.gid,
-                    path.display(),
-                    now.uid,
-                    now.gid
-                );
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes the subject; it stays on the thread that makes it. `reference` is how the model that it
-    /// contains, if any, is set up.
+    /// Makes the subject; it stays on the thread that makes it.
     pub(crate) fn build(&self, reference: &Config, times: bool) -> Result<Box<dyn Testbed>> {
-        let view = View { times, ..View::default() };
-        let with = |mutant: &Option<Mutant>| Config { mutant: *mutant, ..reference.clone() };
-        Ok(match self {
-            Spec::Dir(path) => Box::new(DirSubject::create(path, view)?),
-            Spec::Fuse(command) => Box::new(FuseSubject::new(command, view)?),
-            Spec::Model(mutant) => Box::new(ModelSubject::new(with(mutant))?),
-            Spec::Reffs(mutant) => Box::new(ReffsSubject::new(with(mutant), view)?),
-            Spec::Kernel(kernel) => {
-                let name = kernel.to_string();
-                let recipe = kernel.recipe.clone().with(&kernel.options)?;
-                Box::new(KernelSubject::new(Recipe { name, ..recipe }, view)?)
-            }
-        })
+        Ok(self.0.testbed(reference, View { times, ..View::default() })?)
     }
 }
 
-/// Starts the program of a `fuse:` subject only to ask something. On a thread of its own, which is
-/// then taken over.
-fn with_daemon<T: Send>(
-    command: &str,
-    ask: impl FnOnce(&FuseSubject) -> Result<T> + Send,
-) -> Result<T> {
-    std::thread::scope(|scope| {
-        let asked = scope.spawn(|| ask(&FuseSubject::new(command, View::default())?));
-        asked.join().unwrap_or_else(|_| bail!("the harness panicked: see above"))
-    })
+/// What the names of designs begin with.
+const PREFIX: &str = "design:";
+
+/// `design:journal`, `design:journal:no-barrier`, `design:journal+MUTANT`: the designs that are file
+/// systems, on a disk. Their crate does not know the subjects, so they join the catalogue here.
+struct Designs;
+
+#[derive(Clone)]
+struct DesignEntry {
+    /// With its switches.
+    name: String,
+    mutant: Option<String>,
 }
 
-/// Makes the reference behave like a directory with this environment.
-fn adapt(config: &mut Config, environment: &Environment) {
-    config.uid = environment.identity.uid;
-    config.gid = environment.root_gid;
-    config.groups = environment.identity.groups.clone();
-    config.root_mode = environment.root_mode;
-    config.umask = environment.umask;
-    config.quirks.nodev = environment.nodev;
-    config.quirks.noexec = environment.noexec;
-    // Others use the same file system at the same time.
-    config.quirks.statfs_slack_bytes = 0;
-    read_protections(&mut config.quirks);
-}
-
-/// What `/proc/sys/fs` says; a kernel without a setting protects nothing.
-fn read_protections(quirks: &mut Quirks) {
-    let protected = |what: &str| -> u8 {
-        std::fs::read_to_string(format!("/proc/sys/fs/protected_{what}"))
-            .ok()
-            .and_then(|text| text.trim().parse().ok())
-            .unwrap_or(0)
-    };
-    quirks.protected_hardlinks = protected("hardlinks") > 0;
-    quirks.protected_symlinks = protected("symlinks") > 0;
-    quirks.protected_fifos = protected("fifos");
-    quirks.protected_regular = protected("regular");
-}
-
-/// The quirks of a profile: a name, or a file.
-pub(crate) fn read_profile(name: &str) -> Result<Quirks> {
-    if let Some(quirks) = Quirks::profile(name) {
-        return Ok(quirks);
+fn offers() -> Offers {
+    Offers {
+        operations: Operations::None(
+            "a byte of a design's file stands for a block, so the reference counts otherwise; \
+             `fathom design` explores its states",
+        ),
+        restore_methods: Vec::new(),
+        capabilities: Default::default(),
+        disk: Disk::Recorded,
+        checker: None,
+        promises: true,
+        space: false,
+        mutants: Mutants::Crash,
     }
-    let path = std::path::Path::new(name);
-    if !path.is_file() {
-        bail!(
-            "unknown profile {name:?}{}; `fathom list profiles` shows all, a file is fine too",
-            did_you_mean(name, Quirks::profile_names())
-        );
-    }
-    let quirks = match read_recipe(name)? {
-        None => read(name)?,
-        Some(Recipe { quirks: Some(quirks), .. }) => quirks,
-        Some(Recipe { profile, .. }) => return read_profile(&profile),
-    };
-    Quirks::parse(&quirks).map_err(|error| anyhow::anyhow!("{name}: {error}"))
 }
 
-fn read(file: &str) -> Result<String> {
-    std::fs::read_to_string(file).with_context(|| format!("cannot read {file}"))
+impl Family for Designs {
+    fn rows(&self) -> Vec<Row> {
+        let designs = catalog::DESIGNS.iter();
+        let volumes = designs.filter(|(name, _)| Design::named(name).backed(name).is_ok());
+        let row = |(name, about): &(&str, &str)| Row {
+            name: format!("{PREFIX}{name}"),
+            about: format!("a design: {about}"),
+            offers: offers(),
+            needs: Vec::new(),
+        };
+        volumes.map(row).collect()
+    }
+
+    fn parse(&self, text: &str) -> Result<Option<Arc<dyn Entry>>, CatalogueError> {
+        let Some(text) = text.strip_prefix(PREFIX) else { return Ok(None) };
+        let (name, mutant) = match text.split_once('+') {
+            Some((name, mutant)) => (name, Some(mutant.to_owned())),
+            None => (text, None),
+        };
+        let entry = DesignEntry { name: name.to_owned(), mutant };
+        entry.block_backed()?;
+        Ok(Some(Arc::new(entry)))
+    }
 }
 
-/// The recipe in a file; `None` if it is no file, or one with quirks only.
-fn read_recipe(file: &str) -> Result<Option<Recipe>> {
-    if !std::path::Path::new(file).is_file() {
-        return Ok(None);
+impl fmt::Display for DesignEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{PREFIX}{}", self.name)?;
+        self.mutant.as_ref().map_or(Ok(()), |mutant| write!(f, "+{mutant}"))
     }
-    let text = read(file)?;
-    let is_recipe = text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("fs_type"));
-    let recipe = is_recipe.then(|| Recipe::parse(&text).with_context(|| file.to_owned()));
-    recipe.transpose()
+}
+
+impl DesignEntry {
+    fn not_offered(&self) -> CatalogueError {
+        CatalogueError::NotOffered {
+            subject: self.to_string(),
+            command: Purpose::Check.name(),
+            needs: offers().lacks(Purpose::Check).unwrap_or_default(),
+        }
+    }
+}
+
+impl Entry for DesignEntry {
+    fn offers(&self) -> Offers {
+        offers()
+    }
+
+    fn with(&self, asked: &Asked<'_>) -> Result<Arc<dyn Entry>, CatalogueError> {
+        if asked.geometry.is_some() {
+            return Err(CatalogueError::Refused(format!(
+                "{self} has a geometry of its own: leave --geometry out"
+            )));
+        }
+        let mutant = asked.mutant.map(str::to_owned).or_else(|| self.mutant.clone());
+        Ok(Arc::new(DesignEntry { mutant, ..self.clone() }))
+    }
+
+    fn profile(&self) -> Result<String, CatalogueError> {
+        Err(self.not_offered())
+    }
+
+    fn reference(&self, _profile: &str) -> Result<Config, CatalogueError> {
+        Err(self.not_offered())
+    }
+
+    fn testbed(
+        &self,
+        _reference: &Config,
+        _view: View,
+    ) -> Result<Box<dyn Testbed>, CatalogueError> {
+        Err(self.not_offered())
+    }
+
+    fn block_backed(&self) -> Result<Box<dyn BlockBacked>, CatalogueError> {
+        let refused = |error| CatalogueError::Refused(with_hint(error).to_string());
+        let full_name = format!("{PREFIX}{}", self.name);
+        let backed = Design::named(&self.name).backed(&full_name).map_err(refused)?;
+        match &self.mutant {
+            None => Ok(backed),
+            Some(mutant) => catalogue::with_crash_mutant(backed, mutant),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -362,39 +182,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_can_be_typed_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("mine.toml");
-        let text = "name = \"x\"\nabout = \"mine\"\nfs_type = \"ext4\"\nimage_kib = 2048\n\
-            [format]\ncommand = \"mkfs.ext4\"\npackage = \"e2fsprogs\"\n\
-            [quirks]\n# because\nlink_max = 7\n";
-        std::fs::write(&file, text).unwrap();
-        let mine = format!("ext4 --profile={} --mkfs-opts=-b 1024", file.display());
-        let names = [
-            "model",
-            "reffs:stale-hole",
-            "dir:/tmp",
-            "fuse:bindfs {state} {mnt} -o x=y:z",
-            "ext4",
-            "overlay:xfs",
-            "ext4 --mkfs-opts=-O ^has_journal -b 1024 --mount-opts=data=journal,noatime",
-            &mine,
-        ];
-        for name in names {
-            assert_eq!(name.parse::<Spec>().unwrap().to_string(), name);
+    fn designs_are_in_the_catalogue() {
+        let names: Vec<String> = catalogue().rows().into_iter().map(|row| row.name).collect();
+        assert!(names.contains(&"design:journal".to_owned()), "{names:?}");
+        assert!(!names.contains(&"design:philosophers".to_owned()), "not a file system");
+        for name in ["design:journal", "design:log", "design:journal+drop-flush"] {
+            let spec: Spec = name.parse().unwrap();
+            assert_eq!(spec.to_string(), name);
+            assert_eq!(spec.block_backed().unwrap().name(), name);
+            let error = spec.profile().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{name} is known, but `fathom check`")), "{error}");
         }
-        let spec: Spec = mine.parse().unwrap();
-        let quirks = read_profile(&spec.profile().unwrap()).unwrap();
-        assert_eq!(quirks.link_max, 7);
-    }
-
-    #[test]
-    fn options_that_mean_nothing_are_refused() {
-        let refused = |spec: &str, mkfs, mount| {
-            let spec: Spec = spec.parse().unwrap();
-            spec.with_options(mkfs, mount).unwrap_err().to_string()
-        };
-        assert!(refused("tmpfs", Some("-q"), None).contains("not formatted"));
-        assert!(refused("model", None, Some("x")).contains("neither formatted nor mounted"));
+        let geometry = Asked { geometry: Some("32x256"), ..Asked::default() };
+        let refused = "design:log".parse::<Spec>().unwrap().with(&geometry).unwrap_err();
+        assert!(refused.to_string().contains("leave --geometry out"));
+        let wrong = "design:jurnal".parse::<Spec>().unwrap_err().to_string();
+        assert!(wrong.contains("did you mean journal?"), "{wrong}");
     }
 }

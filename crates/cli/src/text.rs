@@ -7,15 +7,29 @@ use std::path::Path;
 use serde::Serialize;
 
 pub(crate) use fathom_report::words::{grouped, table};
+/// `EIO` of errno(3).
+const EIO: i32 = 5;
 
 /// Prints to the standard output. A reader that has gone (`fathom … | head`) is fine.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        // The terminal was closed (termios(3): writing to one that hung up).
+        Err(error) if error.raw_os_error() == Some(EIO) && io::stdout().is_terminal() => Ok(()),
         result => result,
     }
 }
+
+/// Says something on the standard error. A terminal that has gone is fine: `eprintln!` would panic.
+macro_rules! say {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        // There is nobody else to tell.
+        let _ = writeln!(std::io::stderr(), $($words)*);
+    }};
+}
+pub(crate) use say;
 
 /// Prints a value as one line of JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {

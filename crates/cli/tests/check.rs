@@ -32,6 +32,11 @@ fn mistakes_are_named_with_exit_code_2() {
         (&["check", "model", "--fsck", "0"], "is no number of operations"),
         (&["check", "model", "--moves", "0"], "need at least 1"),
         (&["check", "model", "--against", "model,ext5"], "unknown subject \"ext5\""),
+        (&["check", "litlefs"], "did you mean littlefs"),
+        (&["check", "design:journal"], "design:journal is known, but `fathom check` needs"),
+        (&["crash", "ext4"], "ext4 is known, but `fathom crash` needs a recorder"),
+        (&["crash", "model"], "model is known, but `fathom crash` needs a disk"),
+        (&["check", "littlefs", "--space", "1M"], "--space is for kernel file systems"),
         (&["check", "model", "--map", "m", "--strategy", "walk"], "--strategy tour"),
         (&["check", "model", "--resume"], "--map"),
         (&["check", "model", "--map", "nowhere", "--resume", "--seed", "1"], "nowhere"),
@@ -129,5 +134,54 @@ fn every_way_back_and_every_policy_leave_ext4_as_the_model_has_it() {
         if run.contains(&"--fsck") {
             assert!(report["fscks"].as_u64() >= Some(2), "{run:?}: {report}");
         }
+    }
+}
+
+#[test]
+fn a_library_is_checked_in_process_and_not_accused() {
+    let dir = scratch();
+    for (strategy, seed) in [("walk", "1"), ("walk", "2"), ("tour", "3"), ("dfs", "4")] {
+        let check = ["check", "littlefs", "--ops", "5000", "--strategy", strategy, "--seed", seed];
+        let (code, report) = json(&[&check[..], &["--json"]].concat(), dir.path());
+        assert_eq!(code, 0, "{strategy} {seed}: {report}");
+        assert!(report["ops"].as_u64().is_some_and(|ops| ops >= 5000), "{report}");
+        assert!(report["answers"].to_string().contains("ENOTEMPTY"), "errors are compared, too");
+    }
+}
+
+#[test]
+fn a_library_with_a_fault_is_found_and_replays() {
+    let dir = scratch();
+    let check = ["check", "littlefs", "--mutant", "lost-write", "--ops", "20000", "--seed", "1"];
+    let (code, report) = json(&[&check[..], &["--json"]].concat(), dir.path());
+    assert_eq!(code, 1, "{report}");
+    assert_eq!(report["subject"], "littlefs+lost-write");
+    let id = report["findings"][0]["id"].as_str().expect("an id");
+    let (code, replay) = json(&["replay", id, "--json"], dir.path());
+    assert_eq!((code, &replay["verdict"]), (0, &Value::from("reproduced")), "{replay}");
+    let (code, healthy) = json(&["replay", id, "--subject", "littlefs", "--json"], dir.path());
+    assert_eq!(code, 1, "the fault is in the wrapper: {healthy}");
+}
+
+#[test]
+fn limits_follow_from_what_was_made() {
+    if !can_mount("limits_follow_from_what_was_made") {
+        return;
+    }
+    let dir = scratch();
+    let subjects = [
+        ("ext4", "-b 1024", 1024, 1023),
+        ("ext4", "-b 2048", 2048, 2047),
+        ("xfs", "-b size=1024", 1024, 1023),
+    ];
+    for (subject, mkfs, block_bytes, symlink_bytes_max) in subjects {
+        let check = ["check", subject, "--mkfs-opts", mkfs, "--json", "--seed", "1"];
+        let (code, plan) = json(&[&check[..], &["--dry-run"]].concat(), dir.path());
+        assert_eq!(code, 0, "{plan}");
+        assert_eq!(plan["reference"]["block_bytes"], block_bytes, "{subject} {mkfs}");
+        let found = &plan["reference"]["quirks"]["symlink_bytes_max"];
+        assert_eq!(*found, symlink_bytes_max, "{subject} {mkfs}");
+        let (code, report) = json(&[&check[..], &["--ops", "2000"]].concat(), dir.path());
+        assert_eq!(code, 0, "{subject} {mkfs}: {report}");
     }
 }

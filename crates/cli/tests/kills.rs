@@ -58,9 +58,10 @@ fn killed_runs_leave_nothing() {
         // From the first instruction to well into the run, different each time.
         std::thread::sleep(Duration::from_millis(run * 7919 % 1500));
         ended_early += u64::from(child.try_wait().expect("a child").is_some());
+        // The supervisor, its worker, and whatever that has started.
+        let processes = marked(&mark);
         kill(&mut child);
-        let process = child.id();
-        let left = wait_for_nothing(|| leftovers(process, &mark, temporary.path()));
+        let left = wait_for_nothing(|| leftovers(&processes, &mark, temporary.path()));
         assert_eq!(left, Vec::<String>::new(), "run {run}: {subject} by {strategy}");
     }
     assert_eq!(mounts(), before);
@@ -90,26 +91,37 @@ fn wait_for_nothing(look: impl Fn() -> Vec<String>) -> Vec<String> {
     }
 }
 
-/// Everything that belongs to the killed process and is still there.
-fn leftovers(process: u32, mark: &str, temporary: &Path) -> Vec<String> {
-    let mut left = Vec::new();
-    let entries = |dir: &str| -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(dir).into_iter().flatten();
-        entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
+fn entries(dir: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten();
+    entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
+}
+
+/// The processes of a run, as directories of `/proc`.
+fn marked(mark: &str) -> Vec<PathBuf> {
+    let mark = format!("{MARK}={mark}");
+    let is_marked = |entry: &PathBuf| {
+        let environment = std::fs::read(entry.join("environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
     };
+    entries("/proc").into_iter().filter(is_marked).collect()
+}
+
+/// Everything that belongs to the killed processes and is still there.
+fn leftovers(processes: &[PathBuf], mark: &str, temporary: &Path) -> Vec<String> {
+    let mut left = Vec::new();
     for device in entries("/sys/block") {
-        let backing = std::fs::read_to_string(device.join("loop/backing_file"));
-        if backing.is_ok_and(|name| name.contains(&format!("fathom-image-{process} "))) {
+        let backing = std::fs::read_to_string(device.join("loop/backing_file")).unwrap_or_default();
+        let is_ours = |process: &PathBuf| {
+            let number = process.file_name().unwrap_or_default().to_string_lossy();
+            backing.contains(&format!("fathom-image-{number} "))
+        };
+        if processes.iter().any(is_ours) {
             left.push(device.display().to_string());
         }
     }
-    let mark = format!("{MARK}={mark}");
-    for entry in entries("/proc") {
-        let environment = std::fs::read(entry.join("environ")).unwrap_or_default();
-        if environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes()) {
-            let name = std::fs::read_to_string(entry.join("comm")).unwrap_or_default();
-            left.push(format!("process {} ({})", entry.display(), name.trim()));
-        }
+    for entry in marked(mark) {
+        let name = std::fs::read_to_string(entry.join("comm")).unwrap_or_default();
+        left.push(format!("process {} ({})", entry.display(), name.trim()));
     }
     left.extend(
         entries(&temporary.display().to_string())

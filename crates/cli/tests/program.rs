@@ -171,6 +171,15 @@ fn lists_are_complete_in_text_and_json() {
     let (_, subjects) = json(&["list", "subjects", "--json"], dir.path());
     let model = subjects.as_array().unwrap().iter().find(|row| row["name"] == "model").unwrap();
     assert_eq!(model["missing"], serde_json::json!([]));
+    let row = |name: &str| subjects.as_array().unwrap().iter().find(|row| row["name"] == name);
+    let littlefs = row("littlefs").unwrap();
+    assert_eq!(littlefs["commands"], serde_json::json!(["check", "crash"]));
+    assert_eq!(littlefs["offers"]["operations"].as_array().unwrap().len(), 13);
+    let ext4 = row("ext4").unwrap();
+    assert_eq!(ext4["commands"], serde_json::json!(["check"]));
+    assert!(ext4["lacks"]["crash"].as_str().is_some_and(|text| text.contains("recorder")));
+    assert_eq!(ext4["needs"][1], "Linux 5.2 (fsmount)");
+    assert_eq!(row("design:journal").unwrap()["commands"], serde_json::json!(["crash"]));
     let (_, ops) = json(&["list", "ops", "--json"], dir.path());
     assert_eq!(ops.as_array().unwrap().len(), 39);
     for what in ["subjects", "mutants", "profiles", "ops"] {

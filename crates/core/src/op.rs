@@ -2,7 +2,7 @@
 //!
 //! An operation says everything that is needed to execute it: no pointer, no file descriptor number,
 //! no clock. Open files are [`Slot`]s; written bytes are [`Pattern`]s; paths are relative to the root
-//! of the subject.
+//! of the subject. What every operation is made of is in [`crate::operand`].
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,10 @@ use crate::pattern::Pattern;
 /// The number of an open file of the workload. A slot that holds no file stands for a bad
 /// descriptor: calls on it must fail with `EBADF`.
 pub type Slot = u8;
+
+/// The number of a process that makes calls. Slots, identity, mask and working directory are its own;
+/// a workload with one process has caller 0.
+pub type Caller = u32;
 
 /// What a call works on: a path or an open file (`stat` and `fstat`, `chmod` and `fchmod`, …).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -141,51 +145,4 @@ pub enum Op {
     Identity { uid: u32, gid: u32, groups: Vec<u32> },
     /// Closes every slot, unmounts, mounts again. Needs [`crate::Capability::Remount`].
     Remount,
-}
-
-impl Op {
-    /// The name under which the operation is stored in traces and counted in coverage.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Op::Open { .. } => "open",
-            Op::Close { .. } => "close",
-            Op::Read { .. } => "read",
-            Op::Pread { .. } => "pread",
-            Op::Write { .. } => "write",
-            Op::Pwrite { .. } => "pwrite",
-            Op::Lseek { .. } => "lseek",
-            Op::Truncate { .. } => "truncate",
-            Op::Fallocate { .. } => "fallocate",
-            Op::Mkdir { .. } => "mkdir",
-            Op::Rmdir { .. } => "rmdir",
-            Op::Unlink { .. } => "unlink",
-            Op::Rename { .. } => "rename",
-            Op::Link { .. } => "link",
-            Op::Symlink { .. } => "symlink",
-            Op::Readlink { .. } => "readlink",
-            Op::Mknod { .. } => "mknod",
-            Op::Chmod { .. } => "chmod",
-            Op::Chown { .. } => "chown",
-            Op::Utimens { .. } => "utimens",
-            Op::Setxattr { .. } => "setxattr",
-            Op::Getxattr { .. } => "getxattr",
-            Op::Listxattr { .. } => "listxattr",
-            Op::Removexattr { .. } => "removexattr",
-            Op::Stat { .. } => "stat",
-            Op::Getdents { .. } => "getdents",
-            Op::Statfs { .. } => "statfs",
-            Op::Access { .. } => "access",
-            Op::Fsync { .. } => "fsync",
-            Op::Fdatasync { .. } => "fdatasync",
-            Op::Sync => "sync",
-            Op::Syncfs { .. } => "syncfs",
-            Op::SyncFileRange { .. } => "sync_file_range",
-            Op::MmapStore { .. } => "mmap_store",
-            Op::MmapLoad { .. } => "mmap_load",
-            Op::CopyFileRange { .. } => "copy_file_range",
-            Op::Umask { .. } => "umask",
-            Op::Identity { .. } => "identity",
-            Op::Remount => "remount",
-        }
-    }
 }

@@ -84,10 +84,50 @@ impl Outcome {
         Outcome { result: Ok(bytes.len() as u64), payload: Payload::Data(DataSum::of(bytes)) }
     }
 
+    /// What differs from `self` (expected) in `found`, field by field, where both returned fields.
+    pub fn differences(&self, found: &Outcome) -> Vec<String> {
+        let fields = match (&self.payload, &found.payload) {
+            (Payload::Stat(want), Payload::Stat(have)) => {
+                stat_fields(want).into_iter().zip(stat_fields(have)).collect()
+            }
+            (Payload::Statfs(want), Payload::Statfs(have)) => {
+                statfs_fields(want).into_iter().zip(statfs_fields(have)).collect()
+            }
+            _ => Vec::new(),
+        };
+        let differs = fields.into_iter().filter(|((_, want), (_, have))| want != have);
+        differs
+            .map(|((name, want), (_, have))| format!("{name}: expected {want}, found {have}"))
+            .collect()
+    }
+
     /// Success with a payload and return value 0.
     pub fn with(payload: Payload) -> Outcome {
         Outcome { result: Ok(0), payload }
     }
+}
+
+fn stat_fields(stat: &Stat) -> Vec<(&'static str, String)> {
+    vec![
+        ("mode", stat.mode.to_string()),
+        ("nlink", stat.nlink.to_string()),
+        ("uid", stat.uid.to_string()),
+        ("gid", stat.gid.to_string()),
+        ("size", stat.size.to_string()),
+        ("rdev", format!("{}:{}", stat.rdev.0, stat.rdev.1)),
+    ]
+}
+
+fn statfs_fields(counts: &Statfs) -> Vec<(&'static str, String)> {
+    vec![
+        ("block_bytes", counts.block_bytes.to_string()),
+        ("blocks", counts.blocks.to_string()),
+        ("blocks_free", counts.blocks_free.to_string()),
+        ("blocks_available", counts.blocks_available.to_string()),
+        ("files", counts.files.to_string()),
+        ("files_free", counts.files_free.to_string()),
+        ("name_bytes_max", counts.name_bytes_max.to_string()),
+    ]
 }
 
 impl From<Result<u64, Errno>> for Outcome {
@@ -137,5 +177,27 @@ impl fmt::Display for Outcome {
                 s.name_bytes_max
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_name_the_field() {
+        let counts = |files_free| Statfs {
+            block_bytes: 512,
+            blocks: 9,
+            blocks_free: 8,
+            blocks_available: 8,
+            files: 7,
+            files_free,
+            name_bytes_max: 255,
+        };
+        let answer = |files_free| Outcome::with(Payload::Statfs(counts(files_free)));
+        assert_eq!(answer(6).differences(&answer(5)), ["files_free: expected 6, found 5"]);
+        assert_eq!(answer(6).differences(&answer(6)), Vec::<String>::new());
+        assert_eq!(answer(6).differences(&Outcome::err(Errno::EIO)), Vec::<String>::new());
     }
 }

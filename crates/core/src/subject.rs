@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::op::Op;
+use crate::op::{Caller, Op};
 use crate::outcome::Outcome;
 use crate::tree::Tree;
 
@@ -48,15 +48,64 @@ pub trait Subject {
     /// What it can do.
     fn capabilities(&self) -> BTreeSet<Capability>;
 
-    /// Executes one operation.
+    /// Executes one operation of caller 0.
     ///
     /// # Errors
     /// Only if the harness could not even ask the file system.
     fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault>;
+
+    /// Executes one operation of a caller. A subject with one process refuses all but caller 0.
+    ///
+    /// # Errors
+    /// If there is no such caller, or the harness could not even ask the file system.
+    fn apply_as(&mut self, caller: Caller, op: &Op) -> Result<Outcome, HarnessFault> {
+        match caller {
+            0 => self.apply(op),
+            _ => Err(HarnessFault::new(
+                format!("executing {} as caller {caller}", op.name()),
+                format!("{} has one caller, number 0", self.name()),
+            )),
+        }
+    }
 
     /// Walks the whole visible state.
     ///
     /// # Errors
     /// Only if the harness could not even ask the file system.
     fn observe(&mut self) -> Result<Tree, HarnessFault>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers everything with 7.
+    struct Alone;
+
+    impl Subject for Alone {
+        fn name(&self) -> String {
+            "alone".to_owned()
+        }
+
+        fn capabilities(&self) -> BTreeSet<Capability> {
+            BTreeSet::new()
+        }
+
+        fn apply(&mut self, _op: &Op) -> Result<Outcome, HarnessFault> {
+            Ok(Outcome::ok(7))
+        }
+
+        fn observe(&mut self) -> Result<Tree, HarnessFault> {
+            Ok(Tree::default())
+        }
+    }
+
+    #[test]
+    fn a_subject_with_one_process_refuses_other_callers() {
+        assert_eq!(Alone.apply_as(0, &Op::Sync).unwrap(), Outcome::ok(7));
+        assert_eq!(
+            Alone.apply_as(2, &Op::Sync).unwrap_err().to_string(),
+            "executing sync as caller 2: alone has one caller, number 0"
+        );
+    }
 }

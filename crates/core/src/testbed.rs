@@ -119,6 +119,33 @@ pub trait Testbed: Subject {
         Ok(paths.iter().map(|path| tree.path_state(path)).collect())
     }
 
+    /// Reads up to `len` bytes of a file (relative to the root, links not followed), fewer where it
+    /// ends; `None` if they cannot be read. For the evidence of a finding.
+    ///
+    /// # Errors
+    /// Only if the harness could not even ask the file system.
+    fn read_contents(
+        &mut self,
+        _path: &FsPath,
+        _offset: u64,
+        _len: usize,
+    ) -> Result<Option<Vec<u8>>, HarnessFault> {
+        Ok(None)
+    }
+
+    /// The value of an extended attribute (links not followed); `None` if it cannot be read. For the
+    /// evidence of a finding.
+    ///
+    /// # Errors
+    /// Only if the harness could not even ask the file system.
+    fn read_xattr(
+        &mut self,
+        _path: &FsPath,
+        _name: &FsBytes,
+    ) -> Result<Option<Vec<u8>>, HarnessFault> {
+        Ok(None)
+    }
+
     /// How it can go back, the cheapest first.
     fn restore_methods(&self) -> Vec<RestoreMethod> {
         Vec::new()

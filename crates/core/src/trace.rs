@@ -1,4 +1,4 @@
-//! [`Trace`] v1: a run as JSON lines.
+//! [`Trace`]: a run as JSON lines.
 //!
 //! ```text
 //! {"fathom_trace":1,"program":"fathom 0.1.0","subject":"dir:/mnt","reference":"model",…}
@@ -12,6 +12,11 @@
 //! steps and a digest of all bytes before it; a truncated or changed trace is refused, down to a
 //! single bit. *Versioned*: a trace of a newer version is refused by name, not misread.
 //!
+//! Version 1 is a sequential run of one caller. Version 2 has several: a step says who made the call
+//! (`"caller":1`), and, if calls overlapped, when it was made and when it returned, as positions in
+//! the sequence of these events (`"interval":[3,6]`). A run of one caller is still written as version
+//! 1, byte for byte.
+//!
 //! [`TraceWriter`] and [`TraceReader`] are streams: a long run needs the memory of one step.
 
 use std::io::{BufRead, Read, Write};
@@ -20,12 +25,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use twox_hash::XxHash3_128;
 
+use crate::claim::Claim;
 use crate::digest::Digest;
-use crate::op::Op;
+use crate::op::{Caller, Op};
 use crate::outcome::Outcome;
 
-/// The version this program writes, and the newest it reads.
-pub const VERSION: u32 = 1;
+/// The newest version that this program reads: that of runs with several callers.
+pub const VERSION: u32 = 2;
+
+/// The version of runs with one caller.
+pub const VERSION_SEQUENTIAL: u32 = 1;
 
 /// Domain of the trace digest.
 const DOMAIN_TRACE: u64 = 6;
@@ -37,7 +46,7 @@ const LINE_BYTES_MAX: u64 = 64 << 20;
 /// The first line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// [`VERSION`].
+    /// [`VERSION_SEQUENTIAL`] or [`VERSION`].
     pub fathom_trace: u32,
     /// Program and version that wrote it.
     pub program: String,
@@ -51,19 +60,74 @@ pub struct Header {
     /// Configuration of the reference and of the subject; whoever wrote it knows its shape.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub config: Value,
+    /// What must be true after the last step and was not: an exported program ends by checking it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<Claim>,
 }
 
 impl Header {
-    /// A header of the present version.
+    /// The header of a sequential run of one caller.
     pub fn new(subject: impl Into<String>, reference: impl Into<String>) -> Header {
         Header {
-            fathom_trace: VERSION,
+            fathom_trace: VERSION_SEQUENTIAL,
             program: concat!("fathom ", env!("CARGO_PKG_VERSION")).to_owned(),
             subject: subject.into(),
             reference: reference.into(),
             seed: None,
             config: Value::Null,
+            claims: Vec::new(),
         }
+    }
+
+    /// The same for a run of several callers.
+    pub fn with_callers(self) -> Header {
+        Header { fathom_trace: VERSION, ..self }
+    }
+}
+
+/// When a call was made and when it returned: positions in the one sequence of all these events of a
+/// run. Of two calls, one was before the other if it returned before the other was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "(u64, u64)", into = "(u64, u64)")]
+pub struct Interval {
+    invoked: u64,
+    returned: u64,
+}
+
+impl Interval {
+    /// An interval, if it ends after it began.
+    pub fn new(invoked: u64, returned: u64) -> Option<Interval> {
+        (invoked < returned).then_some(Interval { invoked, returned })
+    }
+
+    /// The position of the invocation.
+    pub fn invoked(self) -> u64 {
+        self.invoked
+    }
+
+    /// The position of the return.
+    pub fn returned(self) -> u64 {
+        self.returned
+    }
+
+    /// Whether this call had returned when the other was made.
+    pub fn is_before(self, other: Interval) -> bool {
+        self.returned < other.invoked
+    }
+}
+
+impl TryFrom<(u64, u64)> for Interval {
+    type Error = String;
+
+    fn try_from((invoked, returned): (u64, u64)) -> Result<Interval, String> {
+        Interval::new(invoked, returned)
+            .ok_or_else(|| format!("the call of {invoked} returns at {returned}"))
+    }
+}
+
+impl From<Interval> for (u64, u64) {
+    fn from(interval: Interval) -> (u64, u64) {
+        (interval.invoked, interval.returned)
     }
 }
 
@@ -72,6 +136,13 @@ impl Header {
 pub struct Step {
     /// Position, from 0.
     pub n: u64,
+    /// Who asked.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub caller: Caller,
+    /// When it was asked and answered, if other calls were under way at the same time. A step without
+    /// it was asked after everything before it was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Interval>,
     /// What was asked.
     pub op: Op,
     /// What the subject answered.
@@ -82,6 +153,29 @@ pub struct Step {
     /// Digest of the subject's tree afterwards, where it was observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<Digest>,
+}
+
+impl Step {
+    /// A step of a sequential run of one caller.
+    pub fn new(n: u64, op: Op, outcome: Outcome) -> Step {
+        Step { n, caller: 0, interval: None, op, outcome, expected: None, tree: None }
+    }
+
+    fn is_sequential(&self) -> bool {
+        self.caller == 0 && self.interval.is_none()
+    }
+
+    /// Old programs would not see who called: they must not be given such a step.
+    fn check_version(&self, version: u32, line: usize) -> Result<(), TraceError> {
+        match self.is_sequential() || version >= VERSION {
+            true => Ok(()),
+            false => Err(TraceError::Callers { line }),
+        }
+    }
+}
+
+fn is_first(caller: &Caller) -> bool {
+    *caller == 0
 }
 
 #[derive(Serialize, Deserialize)]
@@ -119,6 +213,11 @@ pub enum TraceError {
         "line 1: the trace has version {found}, this program reads up to version {VERSION}: use a newer fathom"
     )]
     Newer { found: u64 },
+    /// A trace of one caller has a step of another one.
+    #[error(
+        "line {line}: the step has a caller or an interval, which a trace of version {VERSION_SEQUENTIAL} does not have"
+    )]
+    Callers { line: usize },
     /// The last line is missing.
     #[error("the trace is truncated: it ends at line {line} without the checksum")]
     Truncated { line: usize },
@@ -133,6 +232,11 @@ impl Trace {
     /// The operations alone.
     pub fn ops(&self) -> impl Iterator<Item = &Op> {
         self.steps.iter().map(|step| &step.op)
+    }
+
+    /// Whether all steps are of caller 0, one after the other.
+    pub fn is_sequential(&self) -> bool {
+        self.steps.iter().all(Step::is_sequential)
     }
 
     /// Writes the trace with its checksum.
@@ -166,6 +270,7 @@ pub struct TraceWriter<W> {
     lines: usize,
     sum: Checksum,
     steps: u64,
+    version: u32,
 }
 
 impl<W: Write> TraceWriter<W> {
@@ -174,8 +279,15 @@ impl<W: Write> TraceWriter<W> {
     /// # Errors
     /// If the writer fails.
     pub fn new(out: W, header: &Header) -> Result<Self, TraceError> {
-        let mut writer =
-            TraceWriter { out, line: Vec::new(), lines: 0, sum: Checksum::new(), steps: 0 };
+        let version = header.fathom_trace;
+        let mut writer = TraceWriter {
+            out,
+            line: Vec::new(),
+            lines: 0,
+            sum: Checksum::new(),
+            steps: 0,
+            version,
+        };
         writer.line(header)?;
         Ok(writer)
     }
@@ -183,8 +295,9 @@ impl<W: Write> TraceWriter<W> {
     /// Writes one step.
     ///
     /// # Errors
-    /// If the writer fails.
+    /// If the writer fails, or the step needs another version than that of the header.
     pub fn step(&mut self, step: &Step) -> Result<(), TraceError> {
+        step.check_version(self.version, self.lines + 1)?;
         self.steps += 1;
         self.line(step)
     }
@@ -249,7 +362,8 @@ impl<R: BufRead> TraceReader<R> {
         if self.line.starts_with(b"{\"end\":") {
             return self.end().map(|()| None);
         }
-        let step = parse(&self.line, self.lines)?;
+        let step: Step = parse(&self.line, self.lines)?;
+        step.check_version(self.header.fathom_trace, self.lines)?;
         self.sum.add(&self.line);
         self.steps += 1;
         Ok(Some(step))

@@ -18,6 +18,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::{FsBytes, FsPath};
+use crate::claim::hex;
 use crate::digest::{DataSum, Digest};
 use crate::errno::Errno;
 use crate::flags::Mode;
@@ -433,6 +434,26 @@ impl Difference {
             found: found.into(),
         }
     }
+
+    /// Says where contents differ first, for how many bytes, and which bytes are there, in place of
+    /// two digests: `want` and `have` are what begins at `offset` in the two files. Returns the
+    /// position of the first difference in them.
+    pub fn show_bytes(&mut self, offset: u64, want: &[u8], have: &[u8], shown: usize) -> usize {
+        let common = want.len().min(have.len());
+        let same = |at: &usize| want[*at] == have[*at];
+        let first = (0..common).find(|at| !same(at)).unwrap_or(common);
+        let end = (first..common).find(same).unwrap_or(want.len().max(have.len()));
+        let place = format!("{} bytes from offset {}", end - first, offset + first as u64);
+        let window = |bytes: &[u8]| {
+            let bytes = &bytes[first.min(bytes.len())..bytes.len().min(first + shown)];
+            let letter = |byte: &u8| if (b' '..=b'~').contains(byte) { *byte as char } else { '.' };
+            let text: String = bytes.iter().map(letter).collect();
+            format!("{} |{text}|", hex(bytes))
+        };
+        self.expected = format!("{place}: {}", window(want));
+        self.found = window(have);
+        first
+    }
 }
 
 impl fmt::Display for Difference {
@@ -552,6 +573,21 @@ mod tests {
             ]
         );
         assert!(want.differences(&want).is_empty());
+    }
+
+    #[test]
+    fn contents_differ_at_an_offset_by_bytes() {
+        let mut difference = Difference::new(&"f".into(), "content", "1", "2");
+        assert_eq!(difference.show_bytes(4096, b"same abc.", b"same xyz.", 4), 5);
+        assert_eq!(
+            difference.to_string(),
+            "f: content: expected 3 bytes from offset 4101: 61 62 63 2e |abc.|, found 78 79 7a 2e |xyz.|"
+        );
+        assert_eq!(difference.show_bytes(0, b"a", b"abc", 4), 1);
+        assert_eq!(
+            difference.to_string(),
+            "f: content: expected 2 bytes from offset 1: nothing ||, found 62 63 |bc|"
+        );
     }
 
     #[test]

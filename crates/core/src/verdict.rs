@@ -47,6 +47,22 @@ pub enum Violation {
         /// How long it was waited for.
         seconds: u64,
     },
+    /// The process that executed the operation died of it.
+    Died {
+        /// The signal by its name, or the exit code.
+        how: String,
+    },
+    /// The kernel oopsed: it killed the thread that executed the operation, or logged a bug of its
+    /// own.
+    Oops {
+        /// What it logged; empty if its log cannot be read.
+        lines: Vec<String>,
+    },
+    /// The process that executed the operation used up the memory that it was given.
+    OutOfMemory {
+        /// What it was given.
+        mib: u64,
+    },
 }
 
 impl Violation {
@@ -59,7 +75,19 @@ impl Violation {
             Violation::Checker { .. } => "checker",
             Violation::KernelLog { .. } => "kernel_log",
             Violation::Hang { .. } => "hang",
+            Violation::Died { .. } => "died",
+            Violation::Oops { .. } => "oops",
+            Violation::OutOfMemory { .. } => "out_of_memory",
         }
+    }
+
+    /// Whether the process that executed the last operation could not go on: then nothing can be
+    /// run again in it, and its answer is not known.
+    pub fn is_death(&self) -> bool {
+        matches!(
+            self,
+            Violation::Died { .. } | Violation::Oops { .. } | Violation::OutOfMemory { .. }
+        )
     }
 }
 

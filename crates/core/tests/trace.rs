@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use common::{any_op, any_outcome, op_variants};
 use fathom_core::{
-    Digest, Errno, FsBytes, Header, Mode, Op, Outcome, Payload, Step, Trace, TraceError,
+    Digest, Errno, FsBytes, Header, Interval, Mode, Op, Outcome, Payload, Step, Trace, TraceError,
     TraceReader,
 };
 use proptest::collection::vec;
@@ -26,18 +26,17 @@ fn bytes_of(trace: &Trace) -> Vec<u8> {
 
 fn small_trace() -> Trace {
     let entries = vec![(FsBytes::from("."), 'd'), (FsBytes::from(&b"\xff\\"[..]), '-')];
-    let step = |n, op, outcome| Step { n, op, outcome, expected: None, tree: None };
     let mut header = Header::new("dir:/tmp", "model");
     header.seed = Some(u64::MAX);
     header.config = serde_json::json!({ "umask": "0022" });
     Trace {
         header,
         steps: vec![
-            step(0, Op::Mkdir { path: "d".into(), mode: Mode(0o755) }, Outcome::ok(0)),
+            Step::new(0, Op::Mkdir { path: "d".into(), mode: Mode(0o755) }, Outcome::ok(0)),
             Step {
                 expected: Some(Outcome::err(Errno::ENOENT)),
                 tree: Some(Digest(0xabc)),
-                ..step(1, Op::Getdents { slot: 0 }, Outcome::with(Payload::Entries(entries)))
+                ..Step::new(1, Op::Getdents { slot: 0 }, Outcome::with(Payload::Entries(entries)))
             },
         ],
     }
@@ -47,12 +46,17 @@ proptest! {
     #[test]
     fn what_is_written_is_read_back(
         steps in vec((any_op(), any_outcome(), option::of(any_outcome()), option::of(any::<u128>())), 0..6),
+        callers in option::of(vec((any::<u32>(), option::of((0..99_u64, 99..u64::MAX))), 6)),
         seed in option::of(any::<u64>()),
     ) {
         let steps = steps.into_iter().enumerate().map(|(n, (op, outcome, expected, tree))| {
-            Step { n: n as u64, op, outcome, expected, tree: tree.map(Digest) }
+            let (caller, interval) = callers.as_ref().map_or((0, None), |callers| callers[n]);
+            let interval = interval.and_then(|(invoked, returned)| Interval::new(invoked, returned));
+            let tree = tree.map(Digest);
+            Step { caller, interval, expected, tree, ..Step::new(n as u64, op, outcome) }
         });
         let header = Header { seed, ..Header::new("dir:/tmp", "model") };
+        let header = if callers.is_some() { header.with_callers() } else { header };
         let trace = Trace { header, steps: steps.collect() };
         let bytes = bytes_of(&trace);
         prop_assert_eq!(Trace::read(&bytes[..]).unwrap(), trace.clone());
@@ -135,16 +139,58 @@ fn what_is_not_a_trace_is_named() {
     assert_eq!(message(b""), "the trace is truncated: it ends at line 1 without the checksum");
     assert_eq!(message(b"{}\n"), "line 1 of the trace is damaged: not a fathom trace");
     assert!(message(b"\x7fELF\n").starts_with("line 1 of the trace is damaged: expected value"));
-    let newer = b"{\"fathom_trace\":2,\"a_field\":\"of the future\"}\n";
+    let newer = b"{\"fathom_trace\":3,\"a_field\":\"of the future\"}\n";
     assert_eq!(
         message(newer),
-        "line 1: the trace has version 2, this program reads up to version 1: use a newer fathom"
+        "line 1: the trace has version 3, this program reads up to version 2: use a newer fathom"
     );
     let text = String::from_utf8(bytes_of(&small_trace())).unwrap();
     let unknown = text.replace("\"op\":\"mkdir\"", "\"op\":\"mkfoo\"");
     assert!(
         message(unknown.as_bytes()).starts_with("line 2 of the trace is damaged: unknown variant")
     );
+}
+
+#[test]
+fn callers_and_intervals_are_of_version_2() {
+    let mut trace = small_trace();
+    let sequential = bytes_of(&trace);
+    assert!(sequential.starts_with(b"{\"fathom_trace\":1,"));
+    trace.header = trace.header.with_callers();
+    trace.steps[1].caller = 7;
+    trace.steps[1].interval = Interval::new(3, 6);
+    let text = String::from_utf8(bytes_of(&trace)).unwrap();
+    assert!(text.starts_with("{\"fathom_trace\":2,"), "{text}");
+    let lines: Vec<&str> = text.lines().collect();
+    let before = String::from_utf8(sequential).unwrap();
+    assert_eq!(before.lines().nth(1), Some(lines[1]), "a step of caller 0 says nothing of it");
+    assert!(
+        lines[2].starts_with("{\"n\":1,\"caller\":7,\"interval\":[3,6],\"op\":"),
+        "{}",
+        lines[2]
+    );
+    assert_eq!(Trace::read(text.as_bytes()).unwrap(), trace);
+    // As version 1, such a step is neither written nor read.
+    let refused =
+        "line 3: the step has a caller or an interval, which a trace of version 1 does not have";
+    trace.header.fathom_trace = 1;
+    assert_eq!(trace.write(Vec::new()).unwrap_err().to_string(), refused);
+    let old = text.replacen("\"fathom_trace\":2", "\"fathom_trace\":1", 1);
+    assert_eq!(Trace::read(old.as_bytes()).unwrap_err().to_string(), refused);
+    let backwards = text.replace("[3,6]", "[6,3]");
+    assert_eq!(
+        Trace::read(backwards.as_bytes()).unwrap_err().to_string().split(" at line").next(),
+        Some("line 3 of the trace is damaged: the call of 6 returns at 3")
+    );
+}
+
+#[test]
+fn intervals_are_ordered_if_they_do_not_overlap() {
+    let interval = |invoked, returned| Interval::new(invoked, returned).unwrap();
+    assert!(interval(0, 1).is_before(interval(2, 3)));
+    assert!(!interval(2, 3).is_before(interval(0, 1)));
+    assert!(!interval(0, 2).is_before(interval(1, 3)));
+    assert_eq!(Interval::new(1, 1), None);
 }
 
 #[test]
@@ -156,7 +202,7 @@ fn a_line_without_end_does_not_fill_the_memory() {
 
 #[test]
 fn a_full_disk_is_reported_with_the_line() {
-    /// DaemonSandbox for a few bytes, as a device that is full.
+    /// Room for a few bytes, as a device that is full.
     struct Full(usize);
     impl std::io::Write for Full {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

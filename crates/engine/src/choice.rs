@@ -19,7 +19,7 @@ impl Choices {
 
     /// The stream of episode number `episode` of a run: independent of what earlier episodes drew,
     /// so that an episode can be repeated alone.
-    pub fn of_episode(seed: u64, episode: u64) -> Choices {
+    pub(crate) fn of_episode(seed: u64, episode: u64) -> Choices {
         Choices::new(fathom_core::pattern::word(seed, episode))
     }
 
@@ -52,7 +52,7 @@ impl Choices {
     ///
     /// # Panics
     /// If all weights are 0.
-    pub fn weighted<T: Copy>(&mut self, items: &[(T, u32)]) -> T {
+    pub(crate) fn weighted<T: Copy>(&mut self, items: &[(T, u32)]) -> T {
         let total = items.iter().map(|(_, weight)| u64::from(*weight)).sum();
         let mut at = self.below(total);
         for (item, weight) in items {

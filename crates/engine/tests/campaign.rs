@@ -176,7 +176,7 @@ fn a_finding_is_a_directory_that_can_be_read_replayed_and_shrunk_again() {
 
     let budget = std::time::Duration::from_secs(5);
     let mut subject = Liar::new(Lie::WrongErrno);
-    let again = shrink_further(&mut subject, stored.clone(), budget).unwrap().unwrap();
+    let again = shrink_further(&mut subject, stored.clone(), budget, &None).unwrap().unwrap();
     assert!(again.minimal.steps.len() <= finding.minimal.steps.len());
-    assert!(shrink_further(&mut Liar::new(Lie::Honest), stored, budget).unwrap().is_none());
+    assert!(shrink_further(&mut Liar::new(Lie::Honest), stored, budget, &None).unwrap().is_none());
 }

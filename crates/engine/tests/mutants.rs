@@ -5,8 +5,10 @@ mod common;
 use std::time::Duration;
 
 use common::plan;
-use fathom_engine::{ReplayVerdict, Silent, Strategy, check, replay};
-use fathom_model::{Config, ModelSubject, Mutant, Quirks};
+use fathom_core::Subject;
+use fathom_engine::choice::Choices;
+use fathom_engine::{Generator, ReplayVerdict, Silent, Strategy, check, replay};
+use fathom_model::{Config, Model, ModelSubject, Mutant, Quirks};
 
 fn subject(config: Config) -> ModelSubject {
     ModelSubject::new(config).expect("the configuration works")
@@ -58,5 +60,45 @@ fn the_unmutated_model_is_never_accused() {
         plan.reference.quirks = Quirks::profile("model").expect("it is built in");
         let report = check(&mut subject(plan.reference.clone()), &plan, &mut Silent).unwrap();
         assert!(report.findings.is_empty(), "{}", report.findings[0]);
+    }
+}
+
+/// Operations per seed: with fewer, the mutants that go wrong only late are not met.
+const OPS_WITHOUT_JUDGE: u64 = 4_000;
+
+/// A campaign ends at the first finding; a served file system with a bug goes on. So do these: nobody
+/// judges, and the bug goes on being wrong on top of what it did before.
+#[test]
+fn no_mutant_panics_however_long_it_goes_on() {
+    let mut panics = Vec::new();
+    std::panic::set_hook(Box::new(|_| {}));
+    for mutant in Mutant::ALL {
+        for seed in 1..=20 {
+            let done = std::panic::catch_unwind(|| go_on(*mutant, seed));
+            if done.is_err() {
+                panics.push((mutant.name(), seed));
+            }
+        }
+    }
+    let _ = std::panic::take_hook();
+    assert_eq!(panics, Vec::<(&str, u64)>::new());
+}
+
+fn go_on(mutant: Mutant, seed: u64) {
+    let quirks = Quirks::profile("model").expect("it is built in");
+    let reference = Config { quirks, ..plan(seed, 1).reference };
+    let mut right = Model::new(reference.clone()).expect("the configuration works");
+    let mut wrong = subject(Config { mutant: Some(mutant), ..reference });
+    let config = plan(seed, 1).config;
+    let mut generator = Generator::new(Choices::new(seed), config, wrong.capabilities());
+    for _ in 0..OPS_WITHOUT_JUDGE {
+        let op = generator.next(&right);
+        if right.unspecified(&op).is_some() {
+            continue;
+        }
+        let expected = right.execute(&op);
+        generator.note(&op, &expected, &right);
+        wrong.apply(&op).expect("the harness works");
+        wrong.observe().expect("the harness works");
     }
 }

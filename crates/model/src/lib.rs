@@ -25,5 +25,5 @@ pub use quirks::Quirks;
 pub use subject::ModelSubject;
 pub use syscall::Model;
 pub use volume::{
-    Attr, Caller, DirEntry, Ino, NewNode, ROOT, SetTime, TreeOptions, Volume, VolumeImage,
+    Attr, DirEntry, Identity, Ino, NewNode, ROOT, SetTime, TreeOptions, Volume, VolumeImage,
 };

@@ -106,6 +106,30 @@ pub struct Quirks {
     /// or its edge is zeroed, and lseek(2) allows to report no holes at all.
     pub segments_comparable: bool,
 
+    // File systems that are libraries: no kernel lies above them, and each of these makes something
+    // unspecified (see [`crate::Model::unspecified`]) that a library leaves to whoever uses it.
+    /// Modes and owners are not kept: everything is shown with the usual modes
+    /// ([`fathom_core::plain`]).
+    pub modes_not_kept: bool,
+    /// What the kernel's VFS decides before it asks a file system is not specified: paths that are no
+    /// plain names, opening directories, flags beyond creating, truncating and appending, slots that
+    /// are closed or open for something else.
+    pub without_vfs: bool,
+    /// What one slot wrote is seen by others after `fsync` or `close` only, and a file that is open
+    /// must not be opened again, renamed, replaced or removed.
+    pub open_files_alone: bool,
+    /// A rename over an existing name is not supported.
+    pub rename_never_replaces: bool,
+    /// A hole is stored as zeros, and offsets have fewer bits: what is farther behind the end of a file
+    /// than this is left alone.
+    pub hole_bytes_max: u64,
+    /// Longest name that is used; what longer ones give is not specified.
+    pub name_bytes_max: u32,
+    /// With `O_APPEND`, a write behind the end of the file stays there. See docs/FOUND_BUGS.md.
+    pub append_behind_end_stays: bool,
+    /// A write of no bytes behind the end of a file makes the file longer. See docs/FOUND_BUGS.md.
+    pub empty_write_extends: bool,
+
     // The machine, not the file system: the harness fills in what `/proc/sys/fs` and the mount say.
     // The defaults are the kernel's (Documentation/admin-guide/sysctl/fs.rst).
     /// `fs.protected_hardlinks`
@@ -160,6 +184,14 @@ impl Default for Quirks {
             statfs_slack_bytes: 0,
             statfs_counts_files: false,
             segments_comparable: false,
+            modes_not_kept: false,
+            without_vfs: false,
+            open_files_alone: false,
+            rename_never_replaces: false,
+            hole_bytes_max: i64::MAX as u64,
+            name_bytes_max: 255,
+            append_behind_end_stays: false,
+            empty_write_extends: false,
             protected_hardlinks: false,
             protected_symlinks: false,
             protected_fifos: 0,
@@ -195,7 +227,11 @@ const PROFILES: &[(&str, &str)] = profiles![
     "overlay-btrfs",
     "overlay-generic",
     "fuse",
-    "reffs"
+    "reffs",
+    "littlefs",
+    "fatfs",
+    "rsext4",
+    "redoxfs"
 ];
 
 /// A profile as it is written: the values that differ from the profile it inherits, or from the

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fathom_core::{
-    Capability, FsPath, HarnessFault, Op, Outcome, PathState, RestoreMethod, Saved, Subject,
-    Testbed, Tree,
+    Caller, Capability, FsBytes, FsPath, HarnessFault, Op, Outcome, PathState, RestoreMethod,
+    Saved, Subject, Testbed, Tree,
 };
 
 use crate::config::{Config, ConfigError};
@@ -53,6 +53,10 @@ impl Subject for ModelSubject {
         self.model.apply(op)
     }
 
+    fn apply_as(&mut self, caller: Caller, op: &Op) -> Result<Outcome, HarnessFault> {
+        self.model.apply_as(caller, op)
+    }
+
     fn observe(&mut self) -> Result<Tree, HarnessFault> {
         self.model.observe()
     }
@@ -67,6 +71,28 @@ impl Testbed for ModelSubject {
     fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {
         let volume = self.model.volume();
         Ok(paths.iter().map(|path| volume.path_state(path, EVERYTHING)).collect())
+    }
+
+    fn read_contents(
+        &mut self,
+        path: &FsPath,
+        offset: u64,
+        len: usize,
+    ) -> Result<Option<Vec<u8>>, HarnessFault> {
+        let volume = self.model.volume();
+        let mut bytes = Vec::new();
+        let read = volume.find(path, false).map(|ino| volume.read(ino, offset, len, &mut bytes));
+        Ok(matches!(read, Some(Ok(()))).then_some(bytes))
+    }
+
+    fn read_xattr(
+        &mut self,
+        path: &FsPath,
+        name: &FsBytes,
+    ) -> Result<Option<Vec<u8>>, HarnessFault> {
+        let volume = self.model.volume();
+        let value = volume.find(path, false).map(|ino| volume.getxattr(ino, name.as_bytes()));
+        Ok(value.and_then(Result::ok).map(|value| value.as_bytes().to_vec()))
     }
 
     fn restore_methods(&self) -> Vec<RestoreMethod> {

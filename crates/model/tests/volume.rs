@@ -6,7 +6,7 @@ use common::{COLLAPSE, INSERT, KEEP, PUNCH, Story, ZERO};
 use fathom_core::flags::{FallocateMode, RenameFlags, XattrFlags};
 use fathom_core::{Digest, Errno, Kind, Mode, Stamp};
 use fathom_model::{
-    Caller, Config, ConfigError, NewNode, Quirks, ROOT, SetTime, TreeOptions, Volume,
+    Config, ConfigError, Identity, NewNode, Quirks, ROOT, SetTime, TreeOptions, Volume,
 };
 
 const EXCHANGE: RenameFlags = RenameFlags::RENAME_EXCHANGE;
@@ -140,7 +140,7 @@ fn names_have_rules() {
     }
     let file = s.ino(&long);
     assert_eq!(
-        s.volume.make(&Caller::root(), file, b"x", NewNode::File, Mode(0)),
+        s.volume.make(&Identity::root(), file, b"x", NewNode::File, Mode(0)),
         Err(Errno::ENOTDIR)
     );
     assert_eq!(s.volume.lookup(file, b"."), Err(Errno::ENOTDIR));
@@ -229,7 +229,7 @@ fn pinned_inodes_live_on_without_a_name() {
     assert_eq!(s.volume.attr(dir).unwrap().nlink, 0);
     assert_eq!(s.volume.lookup(dir, b".."), Ok(ROOT));
     assert_eq!(
-        s.volume.make(&Caller::root(), dir, b"x", NewNode::File, Mode(0)),
+        s.volume.make(&Identity::root(), dir, b"x", NewNode::File, Mode(0)),
         Err(Errno::ENOENT)
     );
     assert_eq!(s.volume.tree(TreeOptions::default()).entries.len(), 1, "invisible");
@@ -246,7 +246,7 @@ fn pinned_inodes_live_on_without_a_name() {
 #[test]
 fn a_tmpfile_can_get_its_first_name() {
     let mut s = story();
-    let caller = Caller::root();
+    let caller = Identity::root();
     let (linked, exclusive) = (
         s.volume.make_tmpfile(&caller, ROOT, Mode(0o600)).unwrap(),
         s.volume.make_tmpfile(&caller, ROOT, Mode(0o600)).unwrap(),
@@ -407,7 +407,7 @@ fn setgid_directories_hand_down_their_group() {
     let mut s = story();
     let dir = s.make("d", NewNode::Dir, 0o2777).unwrap();
     s.volume.chown(dir, None, Some(50)).unwrap();
-    s.caller = Caller { uid: 7, gid: 8, groups: [9].into() };
+    s.caller = Identity { uid: 7, gid: 8, groups: [9].into() };
     s.make("d/f", NewNode::File, 0o2755).unwrap();
     s.make("d/e", NewNode::Dir, 0o755).unwrap();
     let (file, dir) = (s.attr("d/f"), s.attr("d/e"));

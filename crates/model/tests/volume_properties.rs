@@ -4,7 +4,7 @@
 
 use fathom_core::flags::{FallocateMode, RenameFlags, XattrFlags};
 use fathom_core::{FsBytes, Mode};
-use fathom_model::{Caller, Config, Ino, Mutant, NewNode, ROOT, SetTime, TreeOptions, Volume};
+use fathom_model::{Config, Identity, Ino, Mutant, NewNode, ROOT, SetTime, TreeOptions, Volume};
 use proptest::prelude::*;
 
 const NAMES: [&[u8]; 4] = [b"a", b"b", b"c", b"long name"];
@@ -97,7 +97,7 @@ impl World {
     }
 
     fn apply_to_names(&mut self, step: &Step) -> bool {
-        let caller = Caller { uid: 7, gid: 8, groups: [9].into() };
+        let caller = Identity { uid: 7, gid: 8, groups: [9].into() };
         let volume = &mut self.volume;
         let ino = |choice: &usize| self.seen[choice % self.seen.len()];
         match step {
@@ -359,7 +359,7 @@ proptest! {
         let config = Config { block_bytes: block as u32, ..Config::default() };
         let mut volume = Volume::new(config).unwrap();
         let free = volume.statfs().blocks_free as usize;
-        let file = volume.make(&Caller::root(), ROOT, b"f", NewNode::File, Mode(0o644)).unwrap();
+        let file = volume.make(&Identity::root(), ROOT, b"f", NewNode::File, Mode(0o644)).unwrap();
         let mut plain = Plain::new(block);
         for (what, offset, len, align) in steps {
             let unit = if align { block } else { 1 };

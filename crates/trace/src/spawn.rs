@@ -34,13 +34,14 @@ pub fn spawn(argv: &[OsString], prepare: impl Fn() -> io::Result<()>) -> Result<
     pointers.push(std::ptr::null());
     let (go_read, go_write) = pipe()?;
     let (failure_read, failure_write) = pipe()?;
+    let tracer = std::process::id() as libc::pid_t;
     // SAFETY: the child only makes system calls on memory that was prepared above.
     let pid = unsafe { libc::fork() };
     if pid < 0 {
         return Err(TraceError::last("cannot fork"));
     }
     if pid == 0 {
-        let error = wait_and_execute(go_read.as_raw_fd(), first, &pointers, &prepare);
+        let error = wait_and_execute(tracer, go_read.as_raw_fd(), first, &pointers, &prepare);
         let number = error.raw_os_error().unwrap_or(libc::EINVAL);
         // SAFETY: writes from a local integer and ends the process without running destructors.
         unsafe {
@@ -54,6 +55,7 @@ pub fn spawn(argv: &[OsString], prepare: impl Fn() -> io::Result<()>) -> Result<
 
 /// Waits for the go and executes the command, in the child. Returns only if something failed.
 fn wait_and_execute(
+    tracer: libc::pid_t,
     go: RawFd,
     first: &CString,
     pointers: &[*const libc::c_char],
@@ -64,6 +66,11 @@ fn wait_and_execute(
     let read = unsafe {
         for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
             libc::signal(signal, libc::SIG_DFL);
+        }
+        // The command ends with the tracer, whatever ends that; also if it has ended already.
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::getppid() != tracer {
+            return io::Error::from_raw_os_error(libc::ECHILD);
         }
         libc::read(go, (&raw mut byte).cast(), 1)
     };

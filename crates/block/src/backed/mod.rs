@@ -1,11 +1,12 @@
-//! The seam of crash checking: a file system that lives on a block device of ours.
+//! A library file system on a device in this process.
 //!
 //! [`BlockBacked`] is a file system as a recipe: it formats images and mounts devices. [`Mounted`] is
 //! one mount: it executes operations, shows its tree, and gives the device back with everything that
 //! happened to it. The power can then be cut anywhere in that log, as often as one likes.
 //!
 //! What a file system does wrong is an [`Outcome`], a [`Tree`] with broken entries, or a refused
-//! mount: data for the judge. A panic of the subject is caught by whoever drives it.
+//! mount: data for the judge. A panic of the subject is caught by whoever drives it:
+//! [`crate::in_process`], which is the only way to the seams of [`crate::disks`].
 
 mod guarantee;
 
@@ -15,7 +16,9 @@ use crate::geometry::Geometry;
 use crate::image::Image;
 use crate::recorder::Recorder;
 
-pub use guarantee::{Claim, Durable, Guarantee, GuaranteeError, Order};
+pub use guarantee::{
+    Claim, Data, Durable, DurableBy, Guarantee, GuaranteeError, Judging, Makes, Order, promised,
+};
 
 /// A mount that was refused.
 #[derive(Debug)]
@@ -52,6 +55,11 @@ pub trait BlockBacked: Send + Sync {
     /// # Errors
     /// If the file system refuses: a fact about the image.
     fn mount(&self, device: Recorder) -> Result<Box<dyn Mounted>, Box<MountFailure>>;
+
+    /// Whether there is an independent checker: only then [`BlockBacked::fsck`] is asked.
+    fn has_checker(&self) -> bool {
+        false
+    }
 
     /// The opinion of an independent checker on an unmounted image (`e2fsck -fn`): what it complains
     /// of, `None` if it is content or there is no such checker here.

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use fathom_core::Activity;
 use fathom_engine::{Report, Strategy};
 use fathom_record::Run;
 use fathom_record::run::Kind;
@@ -14,10 +15,12 @@ use crate::campaign::run_check;
 use crate::cover::own::{self, Files};
 use crate::plan::{self, CheckPlan};
 use crate::progress::{RunObserver, started};
+use crate::supervise::output::shown;
+use crate::supervise::worker::watched;
 use crate::text::{bold, grouped, print, print_json};
 
 pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
-    let checked = plan::of_check(args)?;
+    let checked = watched(Activity::SettingUp, || plan::of_check(args))?;
     if args.dry_run {
         print(&plan_text(&checked, out, json)?)?;
         return Ok(Ending::Clean);
@@ -33,7 +36,7 @@ pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
     };
     let title = format!("fathom check {} (seed {})", checked.spec, checked.plan.seed);
     let coverage = own::report(&report.coverage, &title, report.stats.elapsed.as_secs_f64());
-    let written = files.write(&coverage);
+    files.write_or_say(&coverage);
     let ending = observer.finish(|run| describe(run, &report))?;
     if json {
         let mut value = report_json(&checked, &report, observer.run());
@@ -43,7 +46,9 @@ pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
         print(&summary(&checked, &report, observer.run()))?;
         print(&own::short(&coverage, &files))?;
     }
-    written?;
+    if report.stats.ops == 0 && report.findings.is_empty() {
+        bail!("nothing was executed: this run says nothing about {}", checked.spec);
+    }
     Ok(ending)
 }
 
@@ -92,7 +97,7 @@ fn plan_text(checked: &CheckPlan, out: &Path, json: bool) -> Result<String> {
         "seed": plan.seed,
         "ops_max": plan.ops_max,
         "budget_seconds": plan.budget.map(|budget| budget.as_secs_f64()),
-        "out": out.display().to_string(),
+        "out": shown(out),
         "labels": plan.labels,
         "config": plan.config,
         "reference": plan.reference,

@@ -10,6 +10,7 @@ use clap::Parser;
 use super::Ending;
 use super::crash::{Checked, check, open, plan, tell};
 use crate::args::{Cli, Command};
+use crate::supervise::output::shown;
 use crate::text::{bold, print, print_json};
 
 /// A run that is longer than this on a slow machine stops and tells what it has.
@@ -52,7 +53,7 @@ pub(crate) fn run(out: &Path, json: bool) -> Result<Ending> {
         std::fs::write(&html, fathom_report::html::page(observer.run()))
             .with_context(|| format!("cannot write {}", html.display()))?;
         print(&tell::summary(&*subject, &report, observer.run()))?;
-        print(&format!("report: {}\n\n{}\n{NEXT}", html.display(), bold("Next")))?;
+        print(&format!("report: {}\n\n{}\n{NEXT}", shown(&html), bold("Next")))?;
     }
     Ok(ending)
 }

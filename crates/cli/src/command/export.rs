@@ -13,7 +13,7 @@ use crate::text::{print, print_json};
 
 pub(crate) fn run(args: &ExportArgs, out: &Path, json: bool) -> Result<Ending> {
     let trace = locate(&args.what, out, false)?;
-    let assert = if args.expected { Assert::Expected } else { Assert::Recorded };
+    let assert = if args.recorded { Assert::Recorded } else { Assert::Expected };
     let (language, program) = if args.language.c {
         ("c", export::c::program(&trace, assert)?)
     } else {

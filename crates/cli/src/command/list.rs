@@ -1,18 +1,16 @@
 //! `fathom list`: what there is, what it needs, and whether this machine has it.
 
-use std::path::Path;
-
 use anyhow::Result;
 use fathom_designs::catalog;
 use fathom_engine::generate::Call;
 use fathom_model::{Mutant, Quirks};
-use fathom_subjects::Recipe;
-use fathom_subjects::library::{self, faulty};
-use serde::Serialize;
+use fathom_subjects::catalogue::{Disk, Mutants, Need, Offers, Purpose, Row};
+use fathom_subjects::library::faulty;
 use serde_json::{Value, json};
 
 use super::Ending;
 use crate::args::ListWhat;
+use crate::subjects::catalogue;
 use crate::text::{print, print_json, table};
 
 pub(crate) fn run(what: ListWhat, json: bool) -> Result<Ending> {
@@ -27,135 +25,71 @@ pub(crate) fn run(what: ListWhat, json: bool) -> Result<Ending> {
     Ok(Ending::Clean)
 }
 
-#[derive(Serialize)]
-struct Row {
-    name: String,
-    description: String,
-    needs: Vec<String>,
-    /// Empty if the subject can be used here.
-    missing: Vec<String>,
-}
-
 fn subjects(json: bool) -> Result<()> {
-    let mut rows = vec![
-        row("dir:PATH", "any directory", vec![]),
-        row("fuse:COMMAND", "what a program serves on {mnt}", vec![Need::Root, Need::Fuse]),
-        row("model", "the reference itself (with --mutant: a liar)", vec![]),
-        row("reffs", "the reference served through FUSE", vec![Need::Fuse]),
-    ];
-    for recipe in Recipe::all() {
-        rows.push(kernel_row(&recipe));
-    }
-    for known in library::all() {
-        let needs = vec![Need::Feature(known.feature, known.is_built_in(), known.needs)];
-        rows.push(row(known.name, &format!("{} (crash)", known.about), needs));
-    }
+    let rows = catalogue().rows();
     if json {
-        return print_json(&rows);
+        return print_json(&rows.iter().map(row_json).collect::<Vec<_>>());
     }
-    let cells = |row: &Row| {
-        let here = match row.missing.is_empty() {
-            true => "yes".to_owned(),
-            false => format!("no: {}", row.missing.join(", ")),
-        };
-        let needs = if row.needs.is_empty() { "-".to_owned() } else { row.needs.join(", ") };
-        vec![row.name.clone(), row.description.clone(), needs, here]
-    };
-    let mut lines = vec![["SUBJECT", "WHAT", "NEEDS", "HERE"].map(str::to_owned).to_vec()];
-    lines.extend(rows.iter().map(cells));
+    let mut lines = vec![["SUBJECT", "FOR", "WHAT", "NEEDS", "HERE"].map(str::to_owned).to_vec()];
+    lines.extend(rows.iter().map(row_cells));
     Ok(print(&table(&lines))?)
 }
 
-fn kernel_row(recipe: &Recipe) -> Row {
-    let types = recipe.fs_types();
-    let mut needs = vec![Need::Root];
-    needs.extend(types.iter().map(|fs_type| Need::Kernel((*fs_type).to_owned())));
-    needs.extend(recipe.layer.as_ref().map(|layer| Need::KernelVersion(layer.kernel_min)));
-    if let Some(format) = &recipe.format {
-        needs.push(Need::Program(format.command[0].clone(), format.package.clone()));
-    }
-    let description = match recipe.image_bytes >> 20 {
-        0 => recipe.about.clone(),
-        mib => format!("{}, {mib} MiB in memory", recipe.about),
+/// The commands that there are.
+const COMMANDS: [Purpose; 2] = [Purpose::Check, Purpose::Crash];
+
+fn commands(offers: &Offers) -> Vec<&'static str> {
+    let offered = |purpose: &Purpose| offers.lacks(*purpose).is_none();
+    COMMANDS.into_iter().filter(offered).map(Purpose::name).collect()
+}
+
+fn missing(row: &Row) -> Vec<String> {
+    row.needs.iter().filter_map(Need::missing).collect()
+}
+
+fn row_cells(row: &Row) -> Vec<String> {
+    let here = match missing(row) {
+        missing if missing.is_empty() => "yes".to_owned(),
+        missing => format!("no: {}", missing.join(", ")),
     };
-    row(&recipe.name, &description, needs)
+    let needs: Vec<String> = row.needs.iter().map(Need::text).collect();
+    let needs = if needs.is_empty() { "-".to_owned() } else { needs.join(", ") };
+    let commands = commands(&row.offers).join(", ");
+    vec![row.name.clone(), commands, row.about.clone(), needs, here]
 }
 
-/// What a subject needs of the machine.
-enum Need {
-    Root,
-    Fuse,
-    /// A file system of the kernel.
-    Kernel(String),
-    /// A kernel of at least this version.
-    KernelVersion((u32, u32)),
-    /// A program and its Debian package.
-    Program(String, String),
-    /// A cargo feature, whether it is built in, and what building it needs.
-    Feature(&'static str, bool, &'static str),
-}
-
-fn row(name: &str, description: &str, needs: Vec<Need>) -> Row {
-    Row {
-        name: name.to_owned(),
-        description: description.to_owned(),
-        needs: needs.iter().map(Need::text).collect(),
-        missing: needs.iter().filter_map(Need::missing).collect(),
-    }
-}
-
-impl Need {
-    fn text(&self) -> String {
-        match self {
-            Need::Root => "root".to_owned(),
-            Need::Fuse => "/dev/fuse".to_owned(),
-            Need::Kernel(fs_type) => format!("{fs_type} in the kernel"),
-            Need::KernelVersion((major, minor)) => format!("Linux {major}.{minor}"),
-            Need::Program(_, package) => package.clone(),
-            Need::Feature(feature, _, "") => format!("feature {feature}"),
-            Need::Feature(feature, _, needs) => format!("feature {feature}, {needs}"),
-        }
-    }
-
-    fn missing(&self) -> Option<String> {
-        let (there, what) = match self {
-            Need::Root => (is_root(), "not root".to_owned()),
-            Need::Fuse => (Path::new("/dev/fuse").exists(), "no /dev/fuse".to_owned()),
-            Need::Kernel(fs_type) => (kernel_has(fs_type), format!("no {fs_type} in the kernel")),
-            Need::KernelVersion(min) => {
-                let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
-                let release = release.unwrap_or_default();
-                let have = fathom_subjects::kernel::version(&release);
-                (have.is_none_or(|have| have >= *min), format!("this is {}", release.trim()))
-            }
-            Need::Program(program, package) => {
-                (in_path(program), format!("no {program} (package {package})"))
-            }
-            Need::Feature(feature, built_in, _) => {
-                (*built_in, format!("build with --features {feature}"))
-            }
-        };
-        (!there).then_some(what)
-    }
-}
-
-fn is_root() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-    uids.and_then(|uids| uids.split_whitespace().nth(1)) == Some("0")
-}
-
-/// /proc/filesystems lists what is built in or loaded (proc(5)).
-fn kernel_has(fs_type: &str) -> bool {
-    let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
-    known.lines().any(|line| line.split_whitespace().last() == Some(fs_type))
-}
-
-fn in_path(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    // Where formatting programs are, even if the user's PATH leaves it out.
-    let system = ["/usr/sbin", "/sbin"].map(std::path::PathBuf::from);
-    std::env::split_paths(&path).chain(system).any(|dir| dir.join(program).is_file())
+fn row_json(row: &Row) -> Value {
+    let Offers { operations, restore_methods, capabilities, disk, checker, .. } = &row.offers;
+    let lacks = COMMANDS.into_iter().filter_map(|purpose| {
+        row.offers.lacks(purpose).map(|lacks| (purpose.name().to_owned(), Value::String(lacks)))
+    });
+    json!({
+        "name": row.name,
+        "description": row.about,
+        "commands": commands(&row.offers),
+        "lacks": lacks.collect::<serde_json::Map<_, _>>(),
+        "offers": {
+            "operations": Call::ALL
+                .iter()
+                .map(|call| call.name())
+                .filter(|name| operations.contains(name))
+                .collect::<Vec<_>>(),
+            "restore": restore_methods.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "capabilities": capabilities,
+            "disk": !matches!(disk, Disk::None(_)),
+            "disk_recorded": *disk == Disk::Recorded,
+            "checker": checker,
+            "promises": row.offers.promises,
+            "space": row.offers.space,
+            "mutants": match row.offers.mutants {
+                Mutants::None => Value::Null,
+                Mutants::Reference => "mutants".into(),
+                Mutants::Crash => "crash-mutants".into(),
+            },
+        },
+        "needs": row.needs.iter().map(Need::text).collect::<Vec<_>>(),
+        "missing": missing(row),
+    })
 }
 
 fn mutants(json: bool) -> Result<()> {

@@ -5,8 +5,9 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use fathom_engine::check::finding::Stored;
 use fathom_engine::check::finding::images::{Reproduction, replay_from_disks};
-use fathom_engine::check::replay::trace_config;
-use fathom_engine::{Replay, ReplayVerdict, replay};
+use fathom_engine::check::finding::investigate::FindingSource;
+use fathom_engine::check::replay::{replay_supervised, trace_config};
+use fathom_engine::{Replay, ReplayVerdict};
 use serde_json::json;
 
 use super::Ending;
@@ -14,6 +15,7 @@ use crate::args::ReplayArgs;
 use crate::campaign::with_subject;
 use crate::locate::{crash_finding, design_finding, finding_dir, locate};
 use crate::subjects::Spec;
+use crate::supervise::worker::{self, About};
 use crate::text::{bold, print, print_json};
 
 pub(crate) fn run(args: &ReplayArgs, out: &Path, json: bool) -> Result<Ending> {
@@ -29,12 +31,22 @@ pub(crate) fn run(args: &ReplayArgs, out: &Path, json: bool) -> Result<Ending> {
     let config = trace_config(&trace)?;
     spec.check_caller(&config.reference)?;
     let stored = stored(&args.what, out)?;
+    let source = FindingSource {
+        subject: spec.to_string(),
+        seed: trace.header.seed.unwrap_or_default(),
+        reference: config.reference.clone(),
+        times: config.times,
+        labels: Default::default(),
+    };
+    let replayed = config.signature.as_ref().map_or_else(String::new, ToString::to_string);
+    worker::limit(args.deadline, None);
+    worker::describe(&About { sources: vec![source], replayed: Some(replayed), crash: None });
     let (shown, replay) = with_subject(&spec, &config.reference, config.times, |subject| {
         let shown = match &stored {
             Some(stored) => replay_from_disks(subject, &stored.trace, &stored.disks)?,
             None => None,
         };
-        Ok((shown, replay(subject, &trace)?))
+        Ok((shown, replay_supervised(subject, &trace, args.deadline, &worker::supervision())?))
     })?;
     let disks = stored.map_or(0, |stored| stored.disks.len());
     if json {

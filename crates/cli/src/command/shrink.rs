@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use fathom_engine::check::finding::Stored;
-use fathom_engine::check::finding::investigate::shrink_further;
+use fathom_engine::check::finding::investigate::{FindingSource, shrink_further};
 use fathom_engine::check::replay::trace_config;
 use serde_json::json;
 
@@ -13,6 +13,7 @@ use crate::args::ShrinkArgs;
 use crate::campaign::with_subject;
 use crate::locate::{crash_finding, design_finding, finding_dir};
 use crate::subjects::Spec;
+use crate::supervise::worker::{self, About};
 use crate::text::{print, print_json};
 
 pub(crate) fn run(args: &ShrinkArgs, out: &Path, json: bool) -> Result<Ending> {
@@ -27,9 +28,17 @@ pub(crate) fn run(args: &ShrinkArgs, out: &Path, json: bool) -> Result<Ending> {
     let spec: Spec = name.parse().context("give another subject with --subject")?;
     let config = trace_config(&stored.minimal)?;
     spec.check_caller(&config.reference)?;
+    let source = FindingSource {
+        subject: spec.to_string(),
+        seed: stored.recorded.seed,
+        reference: config.reference.clone(),
+        times: config.times,
+        labels: stored.recorded.labels.clone(),
+    };
+    worker::describe(&About { sources: vec![source], ..About::default() });
     let ops_before = stored.recorded.ops_minimal;
     let finding = with_subject(&spec, &config.reference, config.times, |subject| {
-        Ok(shrink_further(subject, stored, args.budget)?)
+        Ok(shrink_further(subject, stored, args.budget, &worker::supervision())?)
     })?;
     let Some(finding) = finding else {
         bail!("{spec} does not show the finding now: try `fathom replay {}`", args.what);
@@ -39,7 +48,7 @@ pub(crate) fn run(args: &ShrinkArgs, out: &Path, json: bool) -> Result<Ending> {
         let ops = finding.minimal.steps.len();
         print_json(&json!({"id": finding.id, "ops": ops, "ops_before": ops_before}))?;
     } else {
-        print(&format!("{finding}files:  {}\n", dir.display()))?;
+        print(&format!("{finding}files:  {}\n", crate::supervise::output::shown(&dir)))?;
     }
     Ok(Ending::Findings)
 }

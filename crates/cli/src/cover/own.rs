@@ -12,6 +12,7 @@ use fathom_report::cover::text::{bar, share};
 use fathom_trace::report::{Unreachable, of_coverage};
 use serde_json::{Map, Value, json};
 
+use crate::supervise::output::shown;
 use crate::text::{grouped, table, writable};
 
 /// The name of the file in the directory of a run.
@@ -35,7 +36,7 @@ impl Files {
     /// [`FILE`] in the directory of the run, and perhaps another one.
     pub(crate) fn new(out: &Path, other: Option<&PathBuf>) -> Result<Files> {
         fs::create_dir_all(out)
-            .with_context(|| format!("cannot write to {}: give another --out", out.display()))?;
+            .with_context(|| format!("cannot write to {}: give another --out", shown(out)))?;
         if let Some(other) = other {
             writable(other).with_context(|| {
                 format!("cannot write {}: give another file to --coverage", other.display())
@@ -53,9 +54,16 @@ impl Files {
         Ok(())
     }
 
+    /// Writes the report; if that cannot be done, says so: what the run found matters more.
+    pub(crate) fn write_or_say(&self, report: &Report) {
+        if let Err(error) = self.write(report) {
+            eprintln!("fathom: the coverage is lost: {error:#}");
+        }
+    }
+
     /// How to see all of it.
     fn command(&self) -> String {
-        format!("fathom cover report {}", self.0[0].display())
+        format!("fathom cover report {}", shown(&self.0[0]))
     }
 }
 

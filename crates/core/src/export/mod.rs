@@ -1,13 +1,19 @@
 //! Traces as programs that stand alone: what a file-system developer runs to see a finding.
 //!
 //! [`c`] is exact: the same system calls, every outcome compared. [`shell`] is for reading: one
-//! command per step, with common tools, where those can express it.
+//! command per step, with common tools where those can express it, by a helper in Python elsewhere.
+//!
+//! The program of a finding asserts what the reference expects ([`Assert::Expected`]): it ends by
+//! checking the [claims](crate::Claim) of the trace, and its exit code is 1 where the bug is, 0 where
+//! it is not, 2 where that cannot be told.
 
 pub mod c;
 pub mod shell;
 
+use crate::bytes::FsBytes;
+use crate::claim::{Probe, ascii_name};
 use crate::op::{Op, Target};
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Payload};
 use crate::trace::{Header, Step, Trace};
 
 /// Which outcomes an exported program compares with.
@@ -28,6 +34,68 @@ impl Assert {
             Assert::Expected => step.expected.as_ref().unwrap_or(&step.outcome),
         }
     }
+}
+
+/// Whether a program ends by checking claims.
+fn has_ending(trace: &Trace, assert: Assert) -> bool {
+    assert == Assert::Expected && !trace.header.claims.is_empty()
+}
+
+/// What the answer of a step is compared with.
+#[derive(Clone, Copy)]
+enum Compared<'a> {
+    /// Nothing: the reference answered something else and that was accepted.
+    Not,
+    /// An answer on the way to what the program is about.
+    With(&'a Outcome),
+    /// The answer that the program is about.
+    Claim(&'a Outcome),
+}
+
+impl<'a> Compared<'a> {
+    fn of(step: &'a Step, trace: &Trace, assert: Assert) -> Compared<'a> {
+        let outcome = assert.outcome(step);
+        if !has_ending(trace, assert) {
+            return Compared::With(outcome);
+        }
+        let is_last = trace.steps.last().is_some_and(|last| last.n == step.n);
+        let is_claim = trace.header.claims.iter().any(|claim| claim.probe == Probe::Answer);
+        match (&step.expected, is_last && is_claim) {
+            (_, true) => Compared::Claim(outcome),
+            (Some(_), false) => Compared::Not,
+            (None, false) => Compared::With(outcome),
+        }
+    }
+}
+
+/// What a program checks and how it ends, for its first comment.
+fn exit_codes(trace: &Trace, assert: Assert) -> Vec<String> {
+    let mut lines = Vec::new();
+    if trace.steps.iter().any(|step| step.op == Op::Remount) {
+        lines
+            .push("REMOUNT is a command that unmounts the file system and mounts it again.".into());
+    }
+    if !has_ending(trace, assert) {
+        let compared = match assert {
+            Assert::Recorded => "what the subject answered when the trace was recorded",
+            Assert::Expected => "what the reference answers",
+        };
+        lines.push(format!("Every step is compared with {compared}."));
+        lines.push(
+            "Exit code: 0 all alike, 1 some DIFFERENT, 2 the program itself failed.".to_owned(),
+        );
+        return lines;
+    }
+    lines.push("In the end this is checked:".to_owned());
+    for claim in &trace.header.claims {
+        let (expected, found) = (ascii(&claim.expected), ascii(&claim.found));
+        lines.push(format!(
+            "  {}: must be {expected}; was {found}.",
+            ascii(&claim.probe.to_string())
+        ));
+    }
+    lines.push("Exit code: 0 the bug is not there, 1 it is, 2 it cannot be told here.".to_owned());
+    lines
 }
 
 /// Why a trace cannot become a program.
@@ -53,35 +121,44 @@ fn check_names(trace: &Trace) -> Result<(), ExportError> {
 
 /// Every byte string of an operation that goes to the kernel.
 fn names(op: &Op) -> Vec<&[u8]> {
-    let (target, name) = match op {
-        Op::Open { path, .. }
-        | Op::Mkdir { path, .. }
-        | Op::Rmdir { path }
-        | Op::Unlink { path }
-        | Op::Readlink { path, .. }
-        | Op::Mknod { path, .. } => return vec![path.as_bytes()],
-        Op::Rename { from, to, .. } | Op::Link { from, to, .. } => {
-            return vec![from.as_bytes(), to.as_bytes()];
+    use crate::operand::Operand;
+
+    let mut names = Vec::new();
+    op.operands(|operand| {
+        if let Operand::Path(name, ..)
+        | Operand::Target(Target::Path(name) | Target::Link(name), ..)
+        | Operand::Text(name, _)
+        | Operand::XattrName(name, _) = operand
+        {
+            names.push(name.as_bytes());
         }
-        Op::Symlink { target, path } => return vec![target.as_bytes(), path.as_bytes()],
-        Op::Setxattr { target, name, .. }
-        | Op::Getxattr { target, name, .. }
-        | Op::Removexattr { target, name } => (target, Some(name)),
-        Op::Truncate { target, .. }
-        | Op::Chmod { target, .. }
-        | Op::Chown { target, .. }
-        | Op::Utimens { target, .. }
-        | Op::Listxattr { target, .. }
-        | Op::Stat { target }
-        | Op::Statfs { target }
-        | Op::Access { target, .. } => (target, None),
-        _ => return Vec::new(),
+    });
+    names
+}
+
+/// What a program prints for an outcome; names in ASCII, since C does not know Unicode.
+fn answer(op: &Op, outcome: &Outcome) -> String {
+    let value = match outcome.result {
+        Ok(value) => value.to_string(),
+        Err(errno) => errno.to_string(),
     };
-    let path = match target {
-        Target::Path(path) | Target::Link(path) => Some(path),
-        Target::Slot(_) => None,
+    let payload = match (&outcome.payload, op) {
+        // Asked for a size, nothing was copied.
+        (_, Op::Getxattr { len: 0, .. } | Op::Listxattr { len: 0, .. }) => String::new(),
+        // Shown, not compared: the counts depend on the device and on its other users.
+        (Payload::Statfs(_), _) => String::new(),
+        (Payload::Entries(entries), _) => {
+            let entry =
+                |(name, kind): &(FsBytes, char)| format!(" {kind}:{}", ascii_name(name.as_bytes()));
+            " entries".to_owned() + &entries.iter().map(entry).collect::<String>()
+        }
+        (Payload::Names(names), _) => {
+            let name = |name: &FsBytes| format!(" {}", ascii_name(name.as_bytes()));
+            " names".to_owned() + &names.iter().map(name).collect::<String>()
+        }
+        (payload, _) => Outcome::with(payload.clone()).to_string()[1..].to_owned(),
     };
-    path.into_iter().chain(name).map(|bytes| bytes.as_bytes()).collect()
+    value + &payload
 }
 
 /// Where a program comes from, for its first comment.

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use fathom_block::backed::{Claim, Durable, Order};
+use fathom_block::backed::{Claim, Data, DurableBy, Makes, Order};
 use fathom_block::{BlockBacked, Geometry, Guarantee, Image, MountFailure, Mounted, Recorder};
 use fathom_core::flags::OpenFlags;
 use fathom_core::{Errno, FsPath, HarnessFault, Op, Outcome, PlainTree, Slot, Target};
@@ -31,24 +31,34 @@ impl<D: Design + Clone + Send> Backed<D> {
     }
 }
 
-/// What the design promises, in the words of the crash checker. That an fsync makes the contents of
-/// one file durable, and nothing else, cannot be said in them: then only `sync` is held against it.
+/// What the design promises, in the words of the crash checker. Where an fsync makes the contents of
+/// one file durable and nothing else, only `sync` is held against it.
 fn guarantee(promise: Promise) -> Guarantee {
     fn claim<T>(is: T, cite: &str) -> Claim<T> {
         Claim { is, cite: cite.to_owned() }
     }
     let cite = "the design itself: Design::promise";
-    let order = match promise.fsync_is_sync {
-        true => claim(Order::Prefix, cite),
-        false => claim(Order::None, "the design itself: an fsync makes one file durable, not all"),
+    let everything = || Some(claim(Makes::Everything, cite));
+    let durable = DurableBy { sync: everything(), ..DurableBy::default() };
+    let (order, data, durable) = match promise.fsync_is_sync {
+        true => {
+            let (fsync, fdatasync) = (everything(), everything());
+            let durable = DurableBy { fsync, fdatasync, ..durable };
+            (claim(Order::Prefix, cite), Data::Journal, durable)
+        }
+        false => {
+            let cite = "the design itself: an fsync makes one file durable, not all";
+            (claim(Order::None, cite), Data::Writeback, durable)
+        }
     };
     Guarantee {
-        names: claim(Durable::Sync, cite),
-        data: claim(Durable::Sync, cite),
         order,
+        data: claim(data, cite),
         survives: claim(vec![promise.level], cite),
         recovers: claim(true, "every design: mounting is its recovery"),
         capacity_slack_bytes: claim(0, "every design: what is freed can be used again"),
+        reference: None,
+        durable,
     }
 }
 
@@ -86,6 +96,10 @@ impl<D: Design + Clone + Send> BlockBacked for Backed<D> {
             })),
             Err(errno) => Err(Box::new(MountFailure { errno, device: disk })),
         }
+    }
+
+    fn has_checker(&self) -> bool {
+        true
     }
 
     /// The invariants of the design.

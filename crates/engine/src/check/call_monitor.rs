@@ -1,68 +1,112 @@
 //! Notices a call that does not return.
 //!
-//! The thread that executes operations tells its [`CallMonitor`] when one begins and ends; a [`HangWatchdog`] on
-//! another thread looks at it. A call that is overdue is ended by the subject's [`Unblock`] (a daemon
-//! is killed); one that does not return even then has the process in its hands, and the last thing
-//! that can be done is to tell what was executed and to exit.
+//! The thread that executes operations tells its [`CallMonitor`] what begins and ends: operations,
+//! looking, going back, the checker. A [`HangWatchdog`] on another thread looks at it. What is
+//! overdue is ended by the subject's [`Unblock`] (a daemon is killed, so is a checker); what does
+//! not return even then has the process in its hands. Then whoever supervises the process, who reads
+//! the same [`Journal`], ends it and tells what was executed; without a supervisor [`OnStuck`] does.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fathom_core::{Op, Step, Unblock};
+use fathom_core::{Activity, Journal, Op, Unblock};
 
-/// ExplainedSystem which operations began and which is running, when no answer comes even after the unblock.
+/// Is told which operations began and how long the last one has been running, when no answer comes
+/// even after the unblock.
 pub type OnStuck = Arc<dyn Fn(&[Op], Duration) + Send + Sync>;
+
+/// How many deadlines something may take: what consists of several calls (a daemon is stopped and
+/// started, a disk unmounted and mounted) takes longer than one of them.
+pub fn patience(activity: Activity) -> u32 {
+    match activity {
+        Activity::Idle | Activity::Operation | Activity::Looking | Activity::Examining => 1,
+        Activity::SettingUp
+        | Activity::Restoring
+        | Activity::Saving
+        | Activity::Checking
+        | Activity::Closing => 2,
+    }
+}
 
 /// What the executing thread does.
 pub struct CallMonitor {
     state: Mutex<State>,
+    /// Outlives the process; without a supervisor there is none.
+    journal: Option<Arc<dyn Journal>>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Since the file system was empty; the last one may be running.
+    /// Since the file system was empty; the last one may be running. Only without a journal.
     ops: Vec<Op>,
-    running: Option<Instant>,
-    /// When the unblock was called for the running operation, and how late that was.
+    /// The operation as the journal has it; kept to be filled again.
+    record: Vec<u8>,
+    /// Since when, and how many deadlines it may take.
+    running: Option<(Instant, u32)>,
+    /// When the unblock was called for what is running, and how late that was.
     rescued: Option<Duration>,
     unblock: Option<Unblock>,
 }
 
 impl CallMonitor {
     /// Nothing executed yet.
-    pub fn new() -> Arc<CallMonitor> {
-        Arc::new(CallMonitor { state: Mutex::new(State::default()) })
+    pub fn new(journal: Option<Arc<dyn Journal>>) -> Arc<CallMonitor> {
+        Arc::new(CallMonitor { state: Mutex::new(State::default()), journal })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    pub(crate) fn restart(&self, unblock: Option<Unblock>) {
-        *self.state() = State { unblock, ..State::default() };
+    /// The file system is empty.
+    pub(crate) fn clear(&self) {
+        self.state().ops.clear();
+        if let Some(journal) = &self.journal {
+            journal.clear();
+        }
     }
 
-    pub(crate) fn resume(&self, steps: &[Step], unblock: Option<Unblock>) {
-        let mut state = self.state();
-        state.ops.truncate(steps.len());
-        state.unblock = unblock;
+    /// How to end a call from now on: the subject was started again.
+    pub(crate) fn set_unblock(&self, unblock: Option<Unblock>) {
+        self.state().unblock = unblock;
+    }
+
+    /// The file system is what it was after so many operations.
+    pub(crate) fn truncate(&self, ops: usize) {
+        self.state().ops.truncate(ops);
+        if let Some(journal) = &self.journal {
+            journal.truncate(ops);
+        }
     }
 
     /// An operation begins.
     pub(crate) fn begin(&self, op: &Op) {
         let mut state = self.state();
-        state.ops.push(op.clone());
-        state.running = Some(Instant::now());
+        state.running = Some((Instant::now(), patience(Activity::Operation)));
+        let Some(journal) = &self.journal else {
+            state.ops.push(op.clone());
+            return;
+        };
+        state.record.clear();
+        serde_json::to_writer(&mut state.record, op).expect("an operation is plain data");
+        journal.append(&state.record);
+        journal.begin(Activity::Operation);
     }
 
-    /// Looking at what the last operation did begins.
-    pub(crate) fn begin_looking(&self) {
-        self.state().running = Some(Instant::now());
+    /// Something else begins that may not return.
+    pub(crate) fn begin_activity(&self, activity: Activity) {
+        self.state().running = Some((Instant::now(), patience(activity)));
+        if let Some(journal) = &self.journal {
+            journal.begin(activity);
+        }
     }
 
     /// What began has ended: the seconds after which it had to be rescued, if it had to.
     pub(crate) fn end(&self) -> Option<u64> {
+        if let Some(journal) = &self.journal {
+            journal.end();
+        }
         let mut state = self.state();
         state.running = None;
         state.rescued.take().map(|late| late.as_secs().max(1))
@@ -98,13 +142,14 @@ impl HangWatchdog {
 
 fn look(monitor: &CallMonitor, deadline: Duration, on_stuck: &OnStuck) {
     let mut state = monitor.state();
-    let Some(late) = state.running.map(|since| since.elapsed()) else { return };
+    let Some((since, deadlines)) = state.running else { return };
+    let (late, deadline) = (since.elapsed(), deadline * deadlines);
     if late >= deadline && state.rescued.is_none() {
         state.rescued = Some(late);
         if let Some(unblock) = &state.unblock {
             unblock();
         }
-    } else if late >= deadline * 2 {
+    } else if late >= deadline * 2 && monitor.journal.is_none() {
         let ops = state.ops.clone();
         drop(state);
         on_stuck(&ops, late);

@@ -8,7 +8,9 @@
 
 use std::sync::Arc;
 
-use fathom_core::{HarnessFault, Op, Outcome, RestoreMethod, Testbed, Verdict, Violation};
+use fathom_core::{
+    HarnessFault, Op, Outcome, RestoreMethod, Supervision, Testbed, Verdict, Violation,
+};
 use fathom_model::{Config, Model};
 
 use super::explore::{Exploration, RestorePolicy};
@@ -65,6 +67,7 @@ impl<'a> Lineup<'a> {
         times: bool,
         explore: &Exploration,
         on_stuck: &OnStuck,
+        supervision: &Supervision,
     ) -> Result<Lineup<'a>, HarnessFault> {
         let mut lineup = Lineup {
             pairs: Vec::new(),
@@ -76,7 +79,9 @@ impl<'a> Lineup<'a> {
             lineup.names.push(subject.name());
             lineup.methods.push(restore_method_of(subject, explore.back)?);
             let oracle = Oracle::new(&reference, times);
-            let monitor = CallMonitor::new();
+            let number = lineup.pairs.len();
+            let monitor =
+                CallMonitor::new(supervision.as_ref().map(|supervisor| supervisor.journal(number)));
             let watched = Arc::clone(&monitor);
             lineup._watchdogs.push(HangWatchdog::start(
                 watched,

@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fathom_core::{Capability, HarnessFault, Op, RestoreMethod, Testbed, Violation};
+use fathom_core::{Capability, HarnessFault, Op, RestoreMethod, Supervision, Testbed, Violation};
 use fathom_record::{Observer, Progress};
 
 use crate::check::call_monitor::OnStuck;
@@ -74,6 +74,8 @@ pub struct Plan {
     /// What to do when a call does not return even after the rescue; by default nothing but to go on
     /// waiting.
     pub on_stuck: OnStuck,
+    /// Who reads along, and may ask for the end.
+    pub supervision: Supervision,
 }
 
 impl Plan {
@@ -89,6 +91,7 @@ impl Plan {
             map: None,
             labels: BTreeMap::new(),
             on_stuck: Arc::new(|_, _| {}),
+            supervision: None,
         }
     }
 }
@@ -150,7 +153,13 @@ pub fn check_all(
         plan,
         generator: Generator::new(Choices::new(plan.seed), config.clone(), capabilities),
         config,
-        lineup: Lineup::start(participants, times, &plan.explore, &plan.on_stuck)?,
+        lineup: Lineup::start(
+            participants,
+            times,
+            &plan.explore,
+            &plan.on_stuck,
+            &plan.supervision,
+        )?,
         maintenance: MaintenanceSchedule::new(&plan.explore, remountable, plan.seed),
         observer,
         started: Instant::now(),
@@ -420,6 +429,9 @@ impl Campaign<'_, '_> {
     fn is_over(&mut self) -> bool {
         self.asked += 1;
         self.over |= self.plan.ops_max.is_some_and(|ops_max| self.stats.ops >= ops_max);
+        let stopped = self.plan.supervision.as_ref().is_some_and(|by| by.wants_the_end());
+        self.stats.interrupted |= stopped;
+        self.over |= stopped;
         if self.asked % CLOCK_EVERY == 1 {
             let elapsed = self.started.elapsed();
             self.stats.elapsed = elapsed;

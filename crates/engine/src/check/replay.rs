@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fathom_core::{HarnessFault, Op, Step, Testbed, Trace, Violation};
+use fathom_core::{HarnessFault, Op, Step, Supervision, Testbed, Trace, Violation};
 use serde::Serialize;
 
 use crate::check::call_monitor::{CallMonitor, HangWatchdog};
@@ -71,11 +71,24 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// # Errors
 /// If the harness fails.
 pub fn replay(subject: &mut dyn Testbed, trace: &Trace) -> Result<Replay, HarnessFault> {
+    replay_supervised(subject, trace, DEADLINE, &None)
+}
+
+/// Like [`replay`], with a deadline for every call; a supervisor reads along.
+///
+/// # Errors
+/// If the harness fails.
+pub fn replay_supervised(
+    subject: &mut dyn Testbed,
+    trace: &Trace,
+    deadline: Duration,
+    supervision: &Supervision,
+) -> Result<Replay, HarnessFault> {
     let config = trace_config(trace)?;
     let oracle = Oracle::new(&config.reference, config.times);
     let fsck = config.signature.as_ref().is_some_and(Signature::is_checker);
-    let monitor = CallMonitor::new();
-    let _watch = HangWatchdog::start(Arc::clone(&monitor), DEADLINE, Arc::new(|_, _| {}));
+    let monitor = CallMonitor::new(supervision.as_ref().map(|supervisor| supervisor.journal(0)));
+    let _watch = HangWatchdog::start(Arc::clone(&monitor), deadline, Arc::new(|_, _| {}));
     let mut runner = Runner {
         subject,
         reference: &config.reference,

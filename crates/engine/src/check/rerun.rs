@@ -85,7 +85,7 @@ impl Runner<'_> {
     ///
     /// # Errors
     /// If the harness fails, or the subject cannot take the disk over.
-    pub fn run_from(
+    pub(crate) fn run_from(
         &mut self,
         disk: &[u8],
         before: &[Op],
@@ -96,28 +96,13 @@ impl Runner<'_> {
         finish(pair, ops, CompareTrees::AfterEach, fsck)
     }
 
-    /// Runs the operations and looks at the trees around the last one.
-    ///
-    /// # Errors
-    /// If the harness fails.
-    pub fn trees(&mut self, ops: &[Op]) -> Result<Trees, HarnessFault> {
-        let mut pair = self.start()?;
-        let mut before = Tree::default();
-        for (index, op) in ops.iter().enumerate() {
-            if index + 1 == ops.len() {
-                before = pair.subject_tree()?;
-            }
-            pair.step(op, Inspection::Answer)?;
-        }
-        Ok(Trees { before, expected: pair.expected_tree(), after: pair.subject_tree()? })
-    }
-
-    fn start(&mut self) -> Result<SideBySide<'_>, HarnessFault> {
+    /// Starts with both sides empty.
+    pub(crate) fn start(&mut self) -> Result<SideBySide<'_>, HarnessFault> {
         SideBySide::start(self.subject, self.reference, self.oracle, self.monitor.clone())
     }
 
     /// The first step that two runs of the same operations answered differently.
-    pub fn first_disagreement(
+    pub(crate) fn first_disagreement(
         &self,
         one: &[Step],
         other: &[Step],

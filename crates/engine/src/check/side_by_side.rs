@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use fathom_core::{
-    Digest, Errno, HarnessFault, Op, Outcome, Payload, RestoreMethod, Saved, Step, Testbed, Tree,
-    Verdict, Violation,
+    Activity, Digest, Errno, HarnessFault, Op, Outcome, Payload, RestoreMethod, Saved, Step,
+    Testbed, Tree, Verdict, Violation,
 };
 use fathom_model::{Config, Model};
 
@@ -114,13 +114,52 @@ impl<'a> SideBySide<'a> {
     /// If the subject cannot be reset.
     pub fn restart(&mut self) -> Result<(), HarnessFault> {
         self.steps.clear();
-        self.subject.reset()?;
+        self.reset()?;
         self.model = new_model(&self.reference)?;
-        self.space = Baseline::of(self.subject, &self.model, self.oracle.quirks())?;
+        self.space = self
+            .watched(Activity::Looking, |pair| {
+                Baseline::of(pair.subject, &pair.model, pair.oracle.quirks())
+            })
+            .map_err(|late| late.fault("asking for the space of an empty file system"))??;
+        Ok(())
+    }
+
+    /// Makes the subject empty; the operations before are still known if that never ends.
+    fn reset(&mut self) -> Result<(), HarnessFault> {
+        let unblock = self.subject.unblock();
         if let Some(monitor) = &self.monitor {
-            monitor.restart(self.subject.unblock());
+            monitor.set_unblock(unblock);
+        }
+        let reset = self.watched(Activity::Restoring, |pair| pair.subject.reset());
+        // One that hung on its way down has been ended, and starts again from nothing.
+        match reset {
+            Ok(reset) => reset?,
+            Err(_) => self
+                .watched(Activity::Restoring, |pair| pair.subject.reset())
+                .map_err(|late| late.fault("making the file system empty"))??,
+        }
+        let unblock = self.subject.unblock();
+        if let Some(monitor) = &self.monitor {
+            monitor.clear();
+            monitor.set_unblock(unblock);
         }
         Ok(())
+    }
+
+    /// Does something that may not return.
+    fn watched<T>(
+        &mut self,
+        activity: Activity,
+        work: impl FnOnce(&mut Self) -> T,
+    ) -> Result<T, Overdue> {
+        if let Some(monitor) = &self.monitor {
+            monitor.begin_activity(activity);
+        }
+        let done = work(self);
+        match self.monitor.as_ref().and_then(|monitor| monitor.end()) {
+            Some(seconds) => Err(Overdue { seconds }),
+            None => Ok(done),
+        }
     }
 
     /// Runs other operations on the same subject, from an empty file system. This pair must start
@@ -151,7 +190,7 @@ impl<'a> SideBySide<'a> {
     }
 
     /// What was executed since the start.
-    pub fn into_steps(self) -> Vec<Step> {
+    pub(crate) fn into_steps(self) -> Vec<Step> {
         self.steps
     }
 
@@ -189,14 +228,11 @@ impl<'a> SideBySide<'a> {
         let mut seen = None;
         if verdict == Verdict::Ok {
             let changed = tree != self.model.digest();
-            if let Some(monitor) = &self.monitor {
-                monitor.begin_looking();
+            let looked = self.watched(Activity::Looking, |pair| pair.look(op, look, changed));
+            match looked {
+                Ok(looked) => (verdict, seen) = looked?,
+                Err(late) => return Ok(self.hung(op, expected, late.seconds)),
             }
-            let looked = self.look(op, look, changed);
-            if let Some(seconds) = self.monitor.as_ref().and_then(|monitor| monitor.end()) {
-                return Ok(self.hung(op, expected, seconds));
-            }
-            (verdict, seen) = looked?;
         }
         let listens = look == Inspection::Whole || self.steps.len().is_multiple_of(LISTEN_EVERY);
         if verdict == Verdict::Ok && listens {
@@ -275,11 +311,9 @@ impl<'a> SideBySide<'a> {
 
     fn record(&mut self, op: &Op, expected: &Outcome, found: &Outcome, tree: Option<Digest>) {
         self.steps.push(Step {
-            n: self.steps.len() as u64,
-            op: op.clone(),
-            outcome: found.clone(),
             expected: (expected != found).then(|| expected.clone()),
             tree,
+            ..Step::new(self.steps.len() as u64, op.clone(), found.clone())
         });
     }
 
@@ -302,7 +336,12 @@ impl<'a> SideBySide<'a> {
     /// # Errors
     /// If it cannot be run.
     pub fn fsck(&mut self) -> Result<(bool, Verdict), HarnessFault> {
-        let checked = self.subject.fsck()?;
+        let checked = match self.watched(Activity::Checking, |pair| pair.subject.fsck()) {
+            Ok(checked) => checked?,
+            Err(Overdue { seconds }) => {
+                return Ok((true, Verdict::Violation(Violation::Hang { seconds })));
+            }
+        };
         let there = checked.is_some();
         let verdict = match checked {
             Some(checked) if !checked.clean => Verdict::Violation(Violation::Checker {
@@ -320,7 +359,13 @@ impl<'a> SideBySide<'a> {
     /// # Errors
     /// If the subject cannot save it.
     pub fn save(&mut self, method: Option<RestoreMethod>) -> Result<Bookmark, HarnessFault> {
-        let saved = method.map(|method| self.subject.save(method)).transpose()?;
+        let saved = match method {
+            None => None,
+            Some(method) => Some(
+                self.watched(Activity::Saving, |pair| pair.subject.save(method))
+                    .map_err(|late| late.fault("saving the state"))??,
+            ),
+        };
         Ok(Bookmark { saved, model: self.model.clone(), steps: self.steps.len() })
     }
 
@@ -332,20 +377,35 @@ impl<'a> SideBySide<'a> {
     pub fn restore(&mut self, mark: &Bookmark) -> Result<(), HarnessFault> {
         let steps: Vec<Step> = self.steps.drain(..mark.steps).collect();
         match mark.saved {
-            Some(saved) => self.subject.restore(saved)?,
-            None => {
-                self.subject.reset()?;
-                for step in &steps {
-                    guarded(step.op.name(), || self.subject.apply(&step.op))?;
+            Some(saved) => {
+                self.watched(Activity::Restoring, |pair| pair.subject.restore(saved))
+                    .map_err(|late| late.fault("going back to a saved state"))??;
+                let unblock = self.subject.unblock();
+                if let Some(monitor) = &self.monitor {
+                    monitor.truncate(steps.len());
+                    monitor.set_unblock(unblock);
                 }
+            }
+            None => {
+                self.reset()?;
+                steps.iter().try_for_each(|step| self.repeat(&step.op))?;
             }
         }
         self.model = mark.model.clone();
         self.steps = steps;
-        if let Some(monitor) = &self.monitor {
-            monitor.resume(&self.steps, self.subject.unblock());
-        }
         Ok(())
+    }
+
+    /// Executes an operation on the subject alone; it has been judged before.
+    fn repeat(&mut self, op: &Op) -> Result<(), HarnessFault> {
+        if let Some(monitor) = &self.monitor {
+            monitor.begin(op);
+        }
+        let done = guarded(op.name(), || self.subject.apply(op));
+        match self.monitor.as_ref().and_then(|monitor| monitor.end()) {
+            Some(seconds) => Err(Overdue { seconds }.fault(op.name())),
+            None => done.map(|_| ()),
+        }
     }
 
     /// The state will not be needed again.
@@ -360,27 +420,34 @@ impl<'a> SideBySide<'a> {
     /// # Errors
     /// If the harness of the subject fails or panics.
     pub fn walk(&mut self) -> Result<Verdict, HarnessFault> {
-        if let Some(monitor) = &self.monitor {
-            monitor.begin_looking();
+        match self.watched(Activity::Looking, Self::subject_tree) {
+            Ok(tree) => Ok(self.oracle.tree(&self.model, &tree?)),
+            Err(Overdue { seconds }) => Ok(Verdict::Violation(Violation::Hang { seconds })),
         }
-        let tree = self.subject_tree();
-        if let Some(seconds) = self.monitor.as_ref().and_then(|monitor| monitor.end()) {
-            return Ok(Verdict::Violation(Violation::Hang { seconds }));
-        }
-        Ok(self.oracle.tree(&self.model, &tree?))
     }
 
     /// The tree that the subject shows now.
     ///
     /// # Errors
     /// If the harness of the subject fails or panics.
-    pub fn subject_tree(&mut self) -> Result<Tree, HarnessFault> {
+    pub(crate) fn subject_tree(&mut self) -> Result<Tree, HarnessFault> {
         guarded("observing the tree", || self.subject.observe())
     }
 
     /// The tree that the subject should show now.
-    pub fn expected_tree(&self) -> Tree {
+    pub(crate) fn expected_tree(&self) -> Tree {
         self.oracle.expected_tree(&self.model)
+    }
+}
+
+/// Something had to be ended from outside.
+struct Overdue {
+    seconds: u64,
+}
+
+impl Overdue {
+    fn fault(&self, context: &str) -> HarnessFault {
+        HarnessFault::new(context, format!("it did not end within {} s", self.seconds))
     }
 }
 

@@ -39,6 +39,8 @@ pub struct Stats {
     pub fscks: u64,
     /// Everything within the bounds was tried.
     pub complete: bool,
+    /// It was asked to end before it was over.
+    pub interrupted: bool,
     /// Findings with different signatures.
     pub findings: u64,
     /// Time since the start.

@@ -5,8 +5,9 @@
 
 use std::mem::{Discriminant, discriminant};
 
+use fathom_core::operand::{Operand, Traced};
 use fathom_core::partition::amount::{encode, encode_signed};
-use fathom_core::partition::op::{listed_bytes, mapped};
+use fathom_core::partition::op::{Mapped, listed_bytes};
 use fathom_core::partition::value::XATTR_NAMESPACES;
 use fathom_core::{Op, Outcome, Target};
 
@@ -24,30 +25,14 @@ pub(super) struct Class {
 impl Class {
     /// The class of an operation; `None` for what is no call on a file system.
     pub(super) fn of(op: &Op, outcome: &Outcome) -> Option<Class> {
-        let codes = match op {
-            Op::Identity { .. } | Op::Remount => return None,
-            Op::Getdents { .. } => [amount(listed_bytes(outcome)), 0, 0, 0],
-            Op::Setxattr { .. }
-            | Op::Getxattr { .. }
-            | Op::Listxattr { .. }
-            | Op::Removexattr { .. } => of_xattrs(op),
-            Op::Truncate { .. }
-            | Op::Chmod { .. }
-            | Op::Chown { .. }
-            | Op::Utimens { .. }
-            | Op::Stat { .. }
-            | Op::Statfs { .. }
-            | Op::Access { .. } => of_attributes(op),
-            Op::Open { .. }
-            | Op::Mkdir { .. }
-            | Op::Rmdir { .. }
-            | Op::Unlink { .. }
-            | Op::Rename { .. }
-            | Op::Link { .. }
-            | Op::Symlink { .. }
-            | Op::Readlink { .. }
-            | Op::Mknod { .. } => of_names(op),
-            _ => of_contents(op),
+        let codes = match op.traced() {
+            Traced::Nothing => return None,
+            Traced::Listing => [amount(listed_bytes(outcome)), 0, 0, 0],
+            Traced::Mapping { .. } => {
+                let Mapped { start, length, wanted, sync } = Mapped::of(op);
+                [amount(length), signed(start), amount(wanted), sync.unwrap_or_default()]
+            }
+            Traced::Call(_) => codes(op),
         };
         let result = match outcome.result {
             Ok(value) => amount(value),
@@ -57,81 +42,48 @@ impl Class {
     }
 }
 
-fn of_contents(op: &Op) -> [u32; CODES_MAX] {
-    match op {
-        Op::Read { len, .. } => [amount(*len), 0, 0, 0],
-        Op::Pread { offset, len, .. } => [amount(*len), signed(*offset), 0, 0],
-        Op::Write { data, .. } => [amount(data.len), 0, 0, 0],
-        Op::Pwrite { offset, data, .. } => [amount(data.len), signed(*offset), 0, 0],
-        Op::Lseek { offset, whence, .. } => [signed(*offset), *whence as u32, 0, 0],
-        Op::Fallocate { mode, offset, len, .. } => [mode.bits(), signed(*offset), signed(*len), 0],
-        Op::SyncFileRange { offset, len, flags, .. } => {
-            [flags.bits(), signed(*offset), signed(*len), 0]
+fn codes(op: &Op) -> [u32; CODES_MAX] {
+    let mut codes = [0; CODES_MAX];
+    let mut count = 0;
+    op.operands(|operand| {
+        if let Some(code) = code(operand) {
+            codes[count] = code;
+            count += 1;
         }
-        Op::MmapStore { offset, data, sync, .. } => {
-            let (start, length) = mapped(*offset, data.len);
-            [amount(length), signed(start), amount(data.len), sync.bits()]
-        }
-        Op::MmapLoad { offset, len, .. } => {
-            let (start, length) = mapped(*offset, *len);
-            [amount(length), signed(start), 0, 0]
-        }
-        Op::CopyFileRange { from_offset, to_offset, len, flags, .. } => {
-            [optional(*from_offset), optional(*to_offset), amount(*len), *flags]
-        }
-        Op::Umask { mask } => [mask.0, 0, 0, 0],
-        // Close, Fsync, Fdatasync, Sync, Syncfs: a slot and a result.
-        _ => [0; CODES_MAX],
-    }
+    });
+    codes
 }
 
-fn of_names(op: &Op) -> [u32; CODES_MAX] {
-    match op {
-        Op::Open { path, flags, mode, .. } => [text(path.as_bytes()), flags.bits(), mode.0, 0],
-        Op::Mkdir { path, mode } | Op::Mknod { path, mode, .. } => {
-            [text(path.as_bytes()), mode.0, 0, 0]
-        }
-        Op::Rmdir { path } | Op::Unlink { path } => [text(path.as_bytes()), 0, 0, 0],
-        Op::Rename { from, to, flags } => {
-            [text(from.as_bytes()), text(to.as_bytes()), flags.bits(), 0]
-        }
-        Op::Link { from, to, follow } => {
-            [text(from.as_bytes()), text(to.as_bytes()), u32::from(*follow), 0]
-        }
-        Op::Symlink { target, path } => [text(target.as_bytes()), text(path.as_bytes()), 0, 0],
+/// The code of an operand, unless the operation and its result say everything about it.
+#[inline]
+fn code(operand: Operand<'_>) -> Option<u32> {
+    Some(match operand {
+        Operand::Path(path, ..) => text(path.as_bytes()),
+        Operand::Target(target, ..) => of_target(target),
+        Operand::Text(content, _) => text(content.as_bytes()),
+        Operand::XattrName(name, _) => xattr_name(name.as_bytes()),
+        Operand::Offset(value, _)
+        | Operand::Distance(value, _)
+        | Operand::SignedLength(value, _) => signed(*value),
+        Operand::Position(value, _) => optional(*value),
+        Operand::Length(value, _) => amount(*value),
         // An int: what is above it in the register does not count.
-        Op::Readlink { path, len } => [text(path.as_bytes()), signed(i64::from(*len as i32)), 0, 0],
-        other => unreachable!("{} is no operation on names", other.name()),
-    }
-}
-
-fn of_attributes(op: &Op) -> [u32; CODES_MAX] {
-    match op {
-        Op::Truncate { target, len } => [of_target(target), signed(*len), 0, 0],
-        Op::Chmod { target, mode } => [of_target(target), mode.0, 0, 0],
-        Op::Chown { target, uid, gid } => [of_target(target), id(*uid), id(*gid), 0],
-        Op::Utimens { target, .. } | Op::Stat { target } | Op::Statfs { target } => {
-            [of_target(target), 0, 0, 0]
-        }
-        Op::Access { target, mode, effective } => {
-            [of_target(target), mode.bits(), u32::from(*effective), 0]
-        }
-        other => unreachable!("{} is no operation on attributes", other.name()),
-    }
-}
-
-fn of_xattrs(op: &Op) -> [u32; CODES_MAX] {
-    match op {
-        Op::Setxattr { target, name, value, flags } => {
-            [of_target(target), xattr_name(name.as_bytes()), amount(value.len), flags.bits()]
-        }
-        Op::Getxattr { target, name, len } => {
-            [of_target(target), xattr_name(name.as_bytes()), amount(*len), 0]
-        }
-        Op::Listxattr { target, len } => [of_target(target), amount(*len), 0, 0],
-        Op::Removexattr { target, name } => [of_target(target), xattr_name(name.as_bytes()), 0, 0],
-        other => unreachable!("{} is no operation on xattrs", other.name()),
-    }
+        Operand::IntLength(value, _) => signed(i64::from(*value as i32)),
+        Operand::Data(data, ..) => amount(data.len),
+        Operand::Flags(flags, _) => flags.get(),
+        Operand::Number(value, _) => *value,
+        Operand::Whence(whence, _) => *whence as u32,
+        Operand::Mode(mode, _) | Operand::Mask(mode, _) => mode.0,
+        Operand::Owner(owner, _) => id(*owner),
+        Operand::At(flags) => flags.bits as u32,
+        Operand::Slot(..)
+        | Operand::Device(_)
+        | Operand::Id(..)
+        | Operand::Groups(_)
+        | Operand::Time(_)
+        | Operand::Buffer(_)
+        | Operand::Fixed(..) => return None,
+    })
 }
 
 /// Codes of amounts have sixteen bits; what else belongs to an argument is above them.

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fathom_block::disks::{StoredRecording, SubjectFailure};
 use fathom_block::{BlockBacked, Geometry, Level};
 use fathom_core::{Digest, Entry, FsPath, HarnessFault, Kind, Tree};
 use fathom_record::run::{FindingPage, TreeLine, WriteLine};
@@ -15,10 +16,10 @@ use serde::{Deserialize, Serialize};
 use super::config::CrashConfig;
 use super::judge::Cause;
 use super::ledger::Group;
+use super::replay::{self, RunAgain};
 use super::repro;
 use super::run::CrashPlan;
 use super::script::{Event, Script};
-use super::session::SubjectFailure;
 use super::shrink::shrink;
 use super::system::{CrashSystem, ExecutedScript};
 
@@ -109,7 +110,12 @@ pub struct CrashFinding {
     pub writes: Vec<(String, bool)>,
     /// The image after the last power failure, if there was one.
     pub image: Option<Vec<u8>>,
+    /// Everything that the minimal run told its disks, if that shows the finding by itself.
+    pub recording: Option<StoredRecording>,
 }
+
+/// The file of [`CrashFinding::recording`].
+const RECORDING: &str = "recording.bin";
 
 /// A finding as it was first seen: nothing was played again, nothing is shorter.
 pub(super) fn first_seen(
@@ -165,7 +171,7 @@ pub(super) fn investigate(
         0 => script.clone(),
         _ => shrink(system, &script, &record.cause, plan.shrink_budget)?,
     };
-    let played = CrashSystem::new(subject, &plan.config)?.play(&minimal)?;
+    let (played, recording) = replay::record(subject, &plan.config, &minimal, &record.cause)?;
     if let Some((_, what)) = played.as_ref().and_then(|played| played.wrong.as_ref()) {
         record.what = what.clone();
     }
@@ -173,7 +179,7 @@ pub(super) fn investigate(
     record.ops = minimal.ops_len();
     record.image = played.as_ref().map_or_else(Digest::default, |played| played.image.digest());
     (record.variants, record.complete) = (variants, true);
-    Ok(CrashFinding::new(record, script, minimal, played))
+    Ok(CrashFinding { recording, ..CrashFinding::new(record, script, minimal, played) })
 }
 
 /// Looks longer for a shorter way to a recorded finding; `None` if it does not show any more.
@@ -195,22 +201,33 @@ pub fn shrink_further(
         return Ok(None);
     }
     let minimal = shrink(&system, &stored.minimal, cause, budget)?;
-    let Some(played) = system.play(&minimal)? else { return Ok(None) };
+    let (played, recording) = replay::record(subject, &stored.record.config, &minimal, cause)?;
+    let Some(played) = played else { return Ok(None) };
     let mut record = stored.record.clone();
     record.id = id(subject, cause, &minimal);
     (record.ops, record.image) = (minimal.ops_len(), played.image.digest());
-    Ok(Some(CrashFinding::new(record, stored.script.clone(), minimal, Some(played))))
+    let finding = CrashFinding::new(record, stored.script.clone(), minimal, Some(played));
+    Ok(Some(CrashFinding { recording, ..finding }))
 }
 
 fn id(subject: &dyn BlockBacked, cause: &Cause, minimal: &Script) -> String {
-    let geometry = subject.geometry();
-    let text = serde_json::to_string(&(subject.name(), geometry, cause, minimal));
+    finding_id(subject.name(), subject.geometry(), cause, minimal)
+}
+
+/// The name of a finding.
+pub(super) fn finding_id(
+    subject: &str,
+    geometry: Geometry,
+    cause: &Cause,
+    minimal: &Script,
+) -> String {
+    let text = serde_json::to_string(&(subject, geometry, cause, minimal));
     let digest = Digest::of(DOMAIN_FINDING, text.expect("plain data").as_bytes());
     digest.to_string()[..12].to_owned()
 }
 
 impl CrashFinding {
-    fn new(
+    pub(super) fn new(
         record: CrashRecord,
         script: Script,
         minimal: Script,
@@ -226,6 +243,7 @@ impl CrashFinding {
             repaired: None,
             writes: Vec::new(),
             image: None,
+            recording: None,
         };
         if let Some(played) = played {
             finding.before = played.before;
@@ -297,6 +315,8 @@ impl CrashFinding {
             Evidence::text("story.txt", self.record.story.clone()),
         ];
         files.extend(self.image.clone().map(|image| Evidence::bytes("crash.img", image)));
+        let recording = self.recording.as_ref();
+        files.extend(recording.map(|recording| Evidence::bytes(RECORDING, recording.to_bytes())));
         let repro = repro::files(&self.record, &self.minimal).into_iter();
         files.extend(repro.map(|(name, text)| Evidence::text(name, text)));
         files
@@ -368,6 +388,8 @@ pub struct StoredCrash {
     pub minimal: Script,
     /// `script.jsonl`
     pub script: Script,
+    /// `recording.bin`, which belongs to `minimal`; older findings have none.
+    pub recording: Option<StoredRecording>,
 }
 
 impl StoredCrash {
@@ -398,8 +420,22 @@ impl StoredCrash {
             record,
             minimal: script("minimal.jsonl")?,
             script: script("script.jsonl")?,
+            recording: read_recording(&dir.join(RECORDING))?,
         })
     }
+}
+
+/// Reads the recording of a finding, if it has one.
+fn read_recording(path: &Path) -> Result<Option<StoredRecording>, RecordError> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(RecordError::Io { path: path.to_owned(), source }),
+    };
+    let recording = StoredRecording::from_bytes(&bytes);
+    recording
+        .map(Some)
+        .map_err(|error| RecordError::Damaged { path: path.to_owned(), message: error.to_string() })
 }
 
 /// How a replay went.
@@ -433,10 +469,13 @@ pub struct CrashReplay {
     pub cause: Option<Cause>,
     /// The finding as it is now.
     pub finding: CrashFinding,
+    /// What running the workload again gives, if the finding has a recording to compare with.
+    pub run_again: Option<RunAgain>,
 }
 
 impl CrashReplay {
-    /// Plays a recorded finding, exactly: the same operations, the same crash point.
+    /// Plays a recorded finding, exactly: the same operations, the same crash point. With a recording,
+    /// the recorded disk is judged unless the subject reliably writes something else now.
     ///
     /// # Errors
     /// If the harness fails.
@@ -444,8 +483,14 @@ impl CrashReplay {
         subject: &dyn BlockBacked,
         stored: &StoredCrash,
     ) -> Result<CrashReplay, HarnessFault> {
-        let system = CrashSystem::new(subject, &stored.record.config)?;
-        let played = system.play(&stored.minimal)?;
+        let config = &stored.record.config;
+        let (played, run_again) = match &stored.recording {
+            Some(recording) => {
+                let (played, again) = replay::replay(subject, config, &stored.minimal, recording)?;
+                (played, Some(again))
+            }
+            None => (CrashSystem::new(subject, config)?.play(&stored.minimal)?, None),
+        };
         let wrong = played.as_ref().and_then(|played| played.wrong.clone());
         let same_image =
             played.as_ref().is_some_and(|played| played.image.digest() == stored.record.image);
@@ -465,6 +510,7 @@ impl CrashReplay {
             verdict,
             cause,
             finding: CrashFinding::new(record, script, minimal, played),
+            run_again,
         })
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use fathom_core::{Difference, FsPath, Op, Tree};
 use serde::{Deserialize, Serialize};
 
-use super::promise::Promise;
+use super::promise::{BrokenPromise, Promise, Rule};
 
 /// The kinds of violations, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -34,6 +34,8 @@ pub enum Class {
     Leak,
     /// An independent checker finds it damaged.
     Rejected,
+    /// The process that executed it died, hung or used up the memory.
+    Died,
 }
 
 impl Class {
@@ -47,6 +49,7 @@ impl Class {
 impl fmt::Display for Class {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Class::Died => "died",
             Class::WrongAnswer => "wrong answer",
             Class::Unmountable => "unmountable",
             Class::Unreadable => "unreadable",
@@ -122,6 +125,24 @@ pub fn classify(promise: &Promise, found: &Tree, op: &Op) -> (Cause, Vec<String>
         }
     };
     (cause, differences.iter().map(tell).collect())
+}
+
+/// The cause of a broken promise about single objects: the rule names it.
+pub fn classify_rule(broken: &BrokenPromise, op: &Op) -> Cause {
+    let class = match broken.rule {
+        Rule::LostObject | Rule::RenameNone | Rule::LostName => Class::LostEntry,
+        Rule::RenameBoth | Rule::ReturnedName | Rule::ForeignName => Class::ResurrectedEntry,
+        Rule::LostData
+        | Rule::ForeignData
+        | Rule::Size
+        | Rule::RenameOver
+        | Rule::Attributes
+        | Rule::Xattrs
+        | Rule::SymlinkTarget
+        | Rule::LinkCount
+        | Rule::Order => Class::WrongContent,
+    };
+    Cause { class, op: describe(op), place: broken.rule.to_string() }
 }
 
 /// Differences that do not follow from others: no link counts, nothing inside of what is missing.

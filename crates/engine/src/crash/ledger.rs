@@ -57,6 +57,11 @@ impl Images {
         Ok(recovered)
     }
 
+    /// Whether it is known what became of the image.
+    pub fn contains(&self, image: Digest) -> bool {
+        self.shard(image).contains_key(&image)
+    }
+
     /// How many distinct images there are.
     pub fn len(&self) -> u64 {
         self.shards.iter().map(|shard| lock(shard).len() as u64).sum()

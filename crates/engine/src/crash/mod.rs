@@ -1,15 +1,16 @@
 //! Crash checking: every short workload, the power cut at every write, everything that is left judged.
 //!
 //! ```text
-//!  workload ──► session ──► crash images ──► recovery ──► judge ──► groups ──► findings
-//!  (steps that  (mount,     (fathom-block,   (mount, read  (against   (by       (shrunk,
-//!  make sense)  operate)    every level)     all, use it)  a promise) cause)    recorded)
+//!  workload ──► Record ──► crash images ──► Examine ──► judge ──► groups ──► findings
+//!  (steps that  (mount,    (fathom-block,   (mount, read (against   (by       (shrunk,
+//!  make sense)  operate)   every level)     all, use it) a promise) cause)    recorded)
 //! ```
 //!
 //! [`CrashSystem`] is a [`System`](crate::search::System): the search finds the workloads, shortest
 //! first, and every step that it takes is interrupted at all of its crash points. What may be left is
 //! known from the reference file system and the subject's [`Guarantee`](fathom_block::Guarantee): see
-//! [`promise`]. What *is* left is found out by [`recovery`], once for every distinct image.
+//! [`promise`]. What *is* left is found out by examining each distinct image once
+//! ([`fathom_block::disks`]), or from the memo of what another examination read.
 //!
 //! # What a state is
 //!
@@ -20,22 +21,23 @@
 pub mod config;
 pub mod finding;
 pub mod judge;
+pub mod last_words;
 pub mod ledger;
 pub mod promise;
 pub mod recovery;
+pub mod replay;
 mod repro;
 pub mod run;
 pub mod script;
-pub mod session;
 pub mod shape;
 pub mod shrink;
 pub mod system;
 pub mod workload;
 
 pub use config::CrashConfig;
+pub use fathom_block::in_process::quiet_panics;
 pub use finding::{CrashFinding, CrashReplay};
 pub use judge::{Cause, Class};
 pub use run::{CrashPlan, CrashReport, crash};
 pub use script::{Event, Script};
-pub use session::quiet_panics;
 pub use system::CrashSystem;

@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fathom_block::disks::MemoCounts;
 use fathom_block::{BlockBacked, Level};
-use fathom_core::HarnessFault;
+use fathom_core::{HarnessFault, Supervision};
 use fathom_record::Variant;
 
 use super::config::{ConfigError, CrashConfig};
@@ -47,6 +48,8 @@ pub struct CrashPlan {
     /// Whether sightings with the same cause are one finding with variants; otherwise every signature
     /// is verified and shrunk for itself.
     pub group: bool,
+    /// Reads along, and may ask for the end.
+    pub supervision: Supervision,
 }
 
 /// What came out.
@@ -58,6 +61,8 @@ pub struct CrashReport {
     pub levels: Vec<Level>,
     /// Distinct images judged.
     pub crash_images: u64,
+    /// How many images were examined, and how many answered from the memo.
+    pub memo: MemoCounts,
     /// What is wrong, worst first.
     pub findings: Vec<CrashFinding>,
     /// What a good run reaches and this one did not.
@@ -93,7 +98,7 @@ pub fn crash(
     observer: &mut dyn fathom_record::Observer,
 ) -> Result<CrashReport, CrashError> {
     plan.config.validate()?;
-    let system = CrashSystem::new(subject, &plan.config)?;
+    let system = CrashSystem::new(subject, &plan.config)?.supervised(&plan.supervision);
     let mut watcher = Watcher { system: &system, subject, plan, observer, told: BTreeMap::new() };
     let search_plan = Plan {
         threads: plan.threads,
@@ -128,7 +133,7 @@ pub fn crash(
     };
     // The search is over: nothing can be stopped any more.
     let _ = observer.progress(&progress(&system, plan, &end));
-    let crash_images = system.ledger.images.len();
+    let (crash_images, memo) = (system.ledger.images.len(), system.memo.counts());
     let (reached, coverage) = (system.ledger.reached(), system.ledger.recorded());
     let mut findings = Vec::new();
     for (cause, group, others) in causes(&system, plan.group) {
@@ -136,6 +141,10 @@ pub fn crash(
         let members = || std::iter::once(&cause).chain(others.iter().map(|(cause, _)| cause));
         let seen_as: Vec<&str> = members().filter_map(told_as).collect();
         let variants = others.iter().map(variant).collect();
+        // Whoever wants the end does not wait for the shortest way.
+        let hurry = plan.supervision.as_ref().is_some_and(|by| by.wants_the_end());
+        let shrink_budget = if hurry { Duration::ZERO } else { plan.shrink_budget };
+        let plan = &CrashPlan { shrink_budget, ..plan.clone() };
         let finding = investigate(&system, subject, cause.clone(), &group, variants, plan)?;
         let record = finding.record();
         observer.finding(&record, seen_as.first().copied());
@@ -146,6 +155,7 @@ pub fn crash(
     Ok(CrashReport {
         levels: system.levels().to_vec(),
         crash_images,
+        memo,
         findings,
         goals_missed: GOALS.into_iter().filter(|goal| !reached.iter().any(|r| r == goal)).collect(),
         search: report,
@@ -275,7 +285,8 @@ impl Watcher<'_, '_> {
 impl Observer for Watcher<'_, '_> {
     fn progress(&mut self, search: &Progress) -> ControlFlow<()> {
         self.tell_new();
-        if self.plan.stop_at_first && self.told.values().any(|told| told.news) {
+        let asked = self.plan.supervision.as_ref().is_some_and(|by| by.wants_the_end());
+        if asked || self.plan.stop_at_first && self.told.values().any(|told| told.news) {
             return ControlFlow::Break(());
         }
         self.observer.progress(&progress(self.system, self.plan, search))

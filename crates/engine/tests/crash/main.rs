@@ -3,7 +3,9 @@
 mod bug;
 mod clean;
 mod interruption;
+mod memo;
 mod mutants;
+mod promise;
 mod records;
 mod toy;
 mod twice;
@@ -60,6 +62,7 @@ fn plan(config: &CrashConfig) -> CrashPlan {
         shrink_budget: Duration::from_secs(10),
         labels: BTreeMap::new(),
         group: false,
+        supervision: None,
     }
 }
 

@@ -1,10 +1,10 @@
 //! Every mistake of the toy is found, and named for what it is.
 
 use fathom_block::backed::Durable;
-use fathom_block::{BlockBacked, Level};
+use fathom_block::{BlockBacked, Examine, Image, InProcess, Level};
 use fathom_core::Digest;
 use fathom_engine::crash::config::Identity;
-use fathom_engine::crash::recovery::{Treatment, recover};
+use fathom_engine::crash::recovery::{Recovered, questions};
 use fathom_engine::crash::workload::StepKind;
 use fathom_engine::crash::{Class, CrashConfig, CrashReport};
 
@@ -199,11 +199,15 @@ fn answers_that_change() {
 fn a_mount_that_reads_for_ever_is_ended() {
     let toy = toy(Bug::ReadsForEver);
     let good = toy.format().expect("a good image");
-    let treatment = Treatment { probe: true, fsck: true, torn: true };
-    assert_eq!(recover(&toy, &good, treatment).expect("judged").defect, None);
+    let questions = questions(&base(), &[Level::Torn]);
+    let judged = |disk: &Image| {
+        let facts = InProcess(&toy).examine(std::slice::from_ref(disk), &questions);
+        Recovered::from(&*facts.expect("examined")[0])
+    };
+    assert_eq!(judged(&good).defect, None);
     let mut damaged = good;
     damaged.write(0, &[0; 512]);
-    let recovered = recover(&toy, &damaged, treatment).expect("judged");
+    let recovered = judged(&damaged);
     assert_eq!(recovered.tree, Digest::default());
     let defect = recovered.defect.expect("it is noticed");
     assert_eq!((defect.class, &*defect.what), (Class::Unmountable, "mount fails with EIO"));

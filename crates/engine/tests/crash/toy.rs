@@ -100,6 +100,12 @@ impl Toy {
         self
     }
 
+    /// Is held to other promises, at the levels that it survives.
+    pub(crate) fn promising(self, guarantee: Guarantee) -> Toy {
+        let survives = self.guarantee.survives.clone();
+        Toy { guarantee: Guarantee { survives, ..guarantee }, ..self }
+    }
+
     pub(crate) fn with(self, bug: Bug) -> Toy {
         Toy { design: Design { bug: Some(bug), ..self.design }, ..self }
     }
@@ -166,6 +172,10 @@ impl BlockBacked for Toy {
             Ok(()) => Ok(Box::new(mount)),
             Err(errno) => Err(refused(errno, mount)),
         }
+    }
+
+    fn has_checker(&self) -> bool {
+        true
     }
 
     fn fsck(&self, image: &Image) -> Result<Option<String>, HarnessFault> {

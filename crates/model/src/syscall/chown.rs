@@ -37,15 +37,16 @@ impl Model {
 
     /// `chown_ok`: without CAP_CHOWN the owner can only stay what he is.
     fn may_chown(&self, attr: &Attr, uid: Option<u32>) -> bool {
-        let stays = self.caller.uid == attr.uid && uid == Some(attr.uid);
-        uid.is_none() || stays || self.caller.is_privileged()
+        let stays = self.current.identity.uid == attr.uid && uid == Some(attr.uid);
+        uid.is_none() || stays || self.current.identity.is_privileged()
     }
 
     /// `chgrp_ok`: the owner can give a file to a group that he is in.
     fn may_chgrp(&self, attr: &Attr, gid: Option<u32>) -> bool {
         let Some(gid) = gid else { return true };
-        let own = self.caller.uid == attr.uid && (gid == attr.gid || self.caller.in_group(gid));
-        own || self.caller.is_privileged()
+        let own = self.current.identity.uid == attr.uid
+            && (gid == attr.gid || self.current.identity.in_group(gid));
+        own || self.current.identity.is_privileged()
     }
 }
 

@@ -8,7 +8,7 @@ impl Model {
     /// The inode goes with its last open file if it has no name any more.
     pub(super) fn close(&mut self, slot: Slot) -> Result<u64, Errno> {
         self.file_or_path(slot)?;
-        if let Some(file) = self.files.set(slot, None) {
+        if let Some(file) = self.current_mut().files.set(slot, None) {
             self.volume.unpin(file.ino);
         }
         Ok(0)

@@ -1,7 +1,5 @@
 //! Open files and the slots that hold them.
 
-use std::sync::Arc;
-
 use fathom_core::flags::{Access, OpenFlags};
 use fathom_core::{Errno, Kind, Slot, Target};
 
@@ -35,9 +33,9 @@ impl OpenFile {
     }
 }
 
-/// All slots. Clones share them.
+/// All slots of a process.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Files(Arc<Vec<Option<OpenFile>>>);
+pub(super) struct Files(Vec<Option<OpenFile>>);
 
 impl Files {
     pub(super) fn get(&self, slot: Slot) -> Option<&OpenFile> {
@@ -45,12 +43,12 @@ impl Files {
     }
 
     pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut OpenFile> {
-        Arc::make_mut(&mut self.0).get_mut(usize::from(slot))?.as_mut()
+        self.0.get_mut(usize::from(slot))?.as_mut()
     }
 
     /// Puts a file into a slot; returns what was there.
     pub(super) fn set(&mut self, slot: Slot, file: Option<OpenFile>) -> Option<OpenFile> {
-        let slots = Arc::make_mut(&mut self.0);
+        let slots = &mut self.0;
         let index = usize::from(slot);
         if index >= slots.len() {
             slots.resize(index + 1, None);
@@ -75,12 +73,12 @@ impl Model {
 
     /// The file of a slot for the few calls that take `O_PATH` too: open(2) lists them (`fdget_raw`).
     pub(super) fn file_or_path(&self, slot: Slot) -> Result<OpenFile, Errno> {
-        self.files.get(slot).copied().ok_or(Errno::EBADF)
+        self.current.files.get(slot).copied().ok_or(Errno::EBADF)
     }
 
     /// Moves the position of an open file.
     pub(super) fn seek(&mut self, slot: Slot, position: i64) {
-        if let Some(file) = self.files.get_mut(slot) {
+        if let Some(file) = self.current_mut().files.get_mut(slot) {
             file.position = position;
         }
     }

@@ -1,5 +1,6 @@
 //! mkdir(2): fs/namei.c `do_mkdirat`, `vfs_mkdir`.
 
+use fathom_core::plain::DIR_MODE;
 use fathom_core::{Errno, FsPath, Mode};
 
 use super::Model;
@@ -11,8 +12,9 @@ impl Model {
         let place = self.resolve_parent(path)?;
         let name = self.free_name(&place, true)?;
         self.may_create(place.dir)?;
+        let mode = if self.quirks().modes_not_kept { DIR_MODE } else { mode };
         let mode = self.creation_mode(place.dir, mode, 0o1777)?;
-        self.volume.make(&self.caller, place.dir, name, NewNode::Dir, mode)?;
+        self.volume.make(&self.current.identity, place.dir, name, NewNode::Dir, mode)?;
         Ok(0)
     }
 }

@@ -19,14 +19,14 @@ impl Model {
         // Everybody may make a whiteout, CAP_MKNOD other devices.
         let allowed = match node {
             NewNode::Char(0, 0) => self.quirks().whiteouts,
-            NewNode::Char(..) | NewNode::Block(..) => self.caller.is_privileged(),
+            NewNode::Char(..) | NewNode::Block(..) => self.current.identity.is_privileged(),
             _ => true,
         };
         if !allowed {
             return Err(Errno::EPERM);
         }
         let mode = self.creation_mode(place.dir, mode, 0o7777)?;
-        self.volume.make(&self.caller, place.dir, name, node, mode)?;
+        self.volume.make(&self.current.identity, place.dir, name, node, mode)?;
         Ok(0)
     }
 }

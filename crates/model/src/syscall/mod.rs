@@ -9,6 +9,8 @@
 //! that is not part of a file system's state ([`Model::unspecified`]).
 
 mod access;
+mod callers;
+mod chdir;
 mod chmod;
 mod chown;
 mod close;
@@ -17,6 +19,7 @@ mod fallocate;
 mod file;
 mod fsync;
 mod getdents;
+mod library;
 mod link;
 mod lseek;
 mod mkdir;
@@ -44,26 +47,30 @@ mod write;
 mod xattr;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use fathom_core::{
-    Capability, Digest, Errno, HarnessFault, Mode, Op, Outcome, Slot, Subject, Tree,
+    Caller, Capability, Digest, Errno, HarnessFault, Op, Outcome, Slot, Subject, Tree,
 };
 
 use crate::config::{Config, ConfigError};
 use crate::quirks::Quirks;
-use crate::volume::{Caller, Ino, TreeOptions, Volume};
-use file::Files;
+use crate::volume::{Ino, TreeOptions, Volume};
+use callers::Others;
+use process::Process;
 
-/// A volume with a process that uses it: executes operations.
+/// A volume with the processes that use it: executes operations.
 ///
-/// The root of the volume is the root and the working directory of the process: a path that starts
-/// with `/` starts there, and `..` does not lead out of it.
+/// The root of the volume is the root of every process and its first working directory: a path that
+/// starts with `/` starts there, and `..` does not lead out of it. There is one caller, number 0,
+/// unless [`Model::execute_as`] names others; callers share the volume and nothing else.
 #[derive(Clone, Debug)]
 pub struct Model {
     volume: Volume,
-    files: Files,
-    caller: Caller,
-    umask: Mode,
+    /// The process that executes: between operations caller 0.
+    current: Arc<Process>,
+    /// All other processes.
+    others: Others,
 }
 
 impl Model {
@@ -72,9 +79,8 @@ impl Model {
     /// # Errors
     /// If the configuration cannot work.
     pub fn new(config: Config) -> Result<Model, ConfigError> {
-        let caller = Caller::first(&config);
-        let umask = Mode(config.umask.0 & 0o777);
-        Ok(Model { volume: Volume::new(config)?, files: Files::default(), caller, umask })
+        let current = Arc::new(Process::first(&config));
+        Ok(Model { volume: Volume::new(config)?, current, others: Others::default() })
     }
 
     /// The file system.
@@ -87,17 +93,17 @@ impl Model {
         self.volume.digest()
     }
 
-    /// What a slot holds.
+    /// What a slot of caller 0 holds.
     pub fn slot_ino(&self, slot: Slot) -> Option<Ino> {
-        self.files.get(slot).map(|file| file.ino)
+        self.current.files.get(slot).map(|file| file.ino)
     }
 
-    /// Whether any slot holds something.
+    /// Whether any slot of any caller holds something.
     pub fn has_open_files(&self) -> bool {
-        self.files.iter().next().is_some()
+        self.open_files().next().is_some()
     }
 
-    /// Executes one operation.
+    /// Executes one operation of caller 0.
     pub fn execute(&mut self, op: &Op) -> Outcome {
         match op {
             Op::Open { slot, path, flags, mode } => self.open(*slot, path, *flags, *mode).into(),
@@ -128,13 +134,6 @@ impl Model {
             Op::Getxattr { target, name, len } => outcome(self.getxattr(target, name, *len)),
             Op::Listxattr { target, len } => outcome(self.listxattr(target, *len)),
             Op::Removexattr { target, name } => self.removexattr(target, name).into(),
-            other => self.execute_rest(other),
-        }
-    }
-
-    /// The second half of [`Model::execute`].
-    fn execute_rest(&mut self, op: &Op) -> Outcome {
-        match op {
             Op::Stat { target } => outcome(self.stat(target)),
             Op::Getdents { slot } => outcome(self.getdents(*slot)),
             Op::Statfs { target } => outcome(self.statfs(target)),
@@ -155,7 +154,6 @@ impl Model {
             Op::Umask { mask } => Outcome::ok(self.set_umask(*mask)),
             Op::Identity { uid, gid, groups } => Outcome::ok(self.identity(*uid, *gid, groups)),
             Op::Remount => Outcome::ok(self.remount()),
-            _ => unreachable!("execute handles {}", op.name()),
         }
     }
 
@@ -188,6 +186,10 @@ impl Subject for Model {
 
     fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
         Ok(self.execute(op))
+    }
+
+    fn apply_as(&mut self, caller: Caller, op: &Op) -> Result<Outcome, HarnessFault> {
+        Ok(self.execute_as(caller, op))
     }
 
     fn observe(&mut self) -> Result<Tree, HarnessFault> {

@@ -1,12 +1,13 @@
 //! open(2): fs/open.c, fs/namei.c `path_openat`.
 
 use fathom_core::flags::{Access, OpenFlags};
+use fathom_core::plain::FILE_MODE;
 use fathom_core::{Errno, FsPath, Kind, Mode, Slot};
 
 use super::Model;
 use super::file::OpenFile;
 use super::permission::Mask;
-use super::resolve::{Follow, Last, PathWalk};
+use super::resolve::{Follow, Last};
 use crate::volume::{Ino, NewNode, SetTime};
 
 /// With `O_PATH`, no other flag counts.
@@ -38,7 +39,7 @@ impl Model {
         flags: OpenFlags,
         mode: Mode,
     ) -> Result<u64, Errno> {
-        if self.files.get(slot).is_some() {
+        if self.current.files.get(slot).is_some() {
             self.close(slot)?;
         }
         let flags = check_flags(flags)?;
@@ -79,7 +80,7 @@ impl Model {
             return Err(Errno::EOPNOTSUPP);
         }
         let mode = self.creation_mode(dir, mode, 0o7777)?;
-        let ino = self.volume.make_tmpfile(&self.caller, dir, mode)?;
+        let ino = self.volume.make_tmpfile(&self.current.identity, dir, mode)?;
         let opened = self.open_special(ino, flags).and_then(|()| self.install(slot, ino, flags));
         // The volume gave it one pin, and the slot holds its own.
         self.volume.unpin(ino);
@@ -106,7 +107,7 @@ impl Model {
         let exclusive = create && flags.contains(OpenFlags::O_EXCL);
         let mut follow = !exclusive && !flags.contains(OpenFlags::O_NOFOLLOW);
         let mut directory = flags.contains(OpenFlags::O_DIRECTORY);
-        let mut walk = PathWalk::new(path)?;
+        let mut walk = self.begin_walk(path)?;
         loop {
             let place = self.walk_to_last(&mut walk)?;
             let Last::Name(name) = &place.last else {
@@ -128,9 +129,11 @@ impl Model {
                 }
                 Err(Errno::ENOENT) if create => {
                     self.may_create(place.dir)?;
+                    let mode = if self.quirks().modes_not_kept { FILE_MODE } else { mode };
                     let mode = self.creation_mode(place.dir, mode, 0o7777)?;
                     let file = NewNode::File;
-                    let ino = self.volume.make(&self.caller, place.dir, name, file, mode)?;
+                    let ino =
+                        self.volume.make(&self.current.identity, place.dir, name, file, mode)?;
                     return Ok(Found { ino, created: true, directory, dir: Some(place.dir) });
                 }
                 Err(errno) => return Err(errno),
@@ -167,7 +170,7 @@ impl Model {
             // The kernel asks only these two whether they are protected.
             _ => 1,
         };
-        let trusted = attr.uid == dir.uid || attr.uid == self.caller.uid;
+        let trusted = attr.uid == dir.uid || attr.uid == self.current.identity.uid;
         if dir.mode.0 & Mode::S_ISVTX == 0 || protection == 0 || trusted {
             return Ok(());
         }
@@ -222,9 +225,9 @@ impl Model {
         }
     }
 
-    /// How many slots have a FIFO open for reading and for writing.
+    /// How many slots, of all callers, have a FIFO open for reading and for writing.
     pub(super) fn fifo_peers(&self, ino: Ino) -> (usize, usize) {
-        let peers = || self.files.iter().map(|(_, file)| file).filter(|file| file.ino == ino);
+        let peers = || self.open_files().filter(|file| file.ino == ino);
         (
             peers().filter(|file| file.readable()).count(),
             peers().filter(|file| file.writable()).count(),
@@ -235,7 +238,7 @@ impl Model {
         self.volume.pin(ino)?;
         let kind = self.volume.attr(ino)?.kind;
         let flags = flags.difference(CREATION_FLAGS);
-        self.files.set(slot, Some(OpenFile { ino, kind, flags, position: 0 }));
+        self.current_mut().files.set(slot, Some(OpenFile { ino, kind, flags, position: 0 }));
         Ok(0)
     }
 }

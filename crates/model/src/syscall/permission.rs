@@ -40,9 +40,9 @@ impl Model {
         let attr = self.volume.attr(ino)?;
         let mode = attr.mode.perm();
         // Only one of the three classes counts, even if another one would allow more.
-        let granted = if self.caller.uid == attr.uid {
+        let granted = if self.current.identity.uid == attr.uid {
             mode >> 6
-        } else if self.caller.in_group(attr.gid) {
+        } else if self.current.identity.in_group(attr.gid) {
             mode >> 3
         } else {
             mode
@@ -52,7 +52,7 @@ impl Model {
         }
         // CAP_DAC_OVERRIDE: everything, but what nobody may execute root may not either.
         let executable = attr.kind == Kind::Dir || mode & 0o111 != 0;
-        if self.caller.is_privileged() && (!mask.contains(Mask::EXEC) || executable) {
+        if self.current.identity.is_privileged() && (!mask.contains(Mask::EXEC) || executable) {
             return Ok(());
         }
         Err(Errno::EACCES)
@@ -60,12 +60,12 @@ impl Model {
 
     /// Owner, or CAP_FOWNER (`inode_owner_or_capable`).
     pub(super) fn owns(&self, attr: &Attr) -> bool {
-        self.caller.uid == attr.uid || self.caller.is_privileged()
+        self.current.identity.uid == attr.uid || self.current.identity.is_privileged()
     }
 
     /// Member of the group, or CAP_FSETID (`in_group_or_capable`).
     pub(super) fn in_group_or_privileged(&self, gid: u32) -> bool {
-        self.caller.in_group(gid) || self.caller.is_privileged()
+        self.current.identity.in_group(gid) || self.current.identity.is_privileged()
     }
 
     /// Whether an entry can be made in a directory (`may_create`).
@@ -80,7 +80,7 @@ impl Model {
         let (dir, victim) = (self.volume.attr(dir)?, self.volume.attr(victim)?);
         // check_sticky: only the owner of the entry or of the directory, or CAP_FOWNER.
         let sticky = dir.mode.0 & Mode::S_ISVTX != 0;
-        if sticky && self.caller.uid != dir.uid && !self.owns(&victim) {
+        if sticky && self.current.identity.uid != dir.uid && !self.owns(&victim) {
             return Err(Errno::EPERM);
         }
         match (directory, victim.kind == Kind::Dir) {
@@ -120,13 +120,13 @@ impl Model {
         {
             mode &= !Mode::S_ISGID;
         }
-        Ok(Mode(mode & kept & !self.umask.0))
+        Ok(Mode(mode & kept & !self.current.umask.0))
     }
 
     /// After a change of a file's contents: setuid and setgid go, unless the caller has CAP_FSETID
     /// (`file_remove_privs`, `setattr_should_drop_suidgid` in fs/attr.c).
     pub(super) fn drop_privileges(&mut self, ino: Ino) -> Result<(), Errno> {
-        if self.caller.is_privileged() {
+        if self.current.identity.is_privileged() {
             return Ok(());
         }
         self.kill_privileges(ino)

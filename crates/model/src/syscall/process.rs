@@ -1,40 +1,86 @@
-//! The process itself: umask(2), its identity (setresuid(2), setgroups(2)), and remounting.
+//! [`Process`]: what a caller has beside the volume. umask(2), its identity (setresuid(2),
+//! setgroups(2)), and remounting.
 
-use fathom_core::{Mode, Slot};
+use std::sync::Arc;
+
+use fathom_core::Mode;
 
 use super::Model;
+use super::callers::Others;
 use super::file::Files;
-use crate::volume::Caller;
+use crate::config::Config;
+use crate::volume::{Identity, Ino, ROOT};
+
+/// What belongs to one caller alone.
+#[derive(Clone, Debug)]
+pub(super) struct Process {
+    pub(super) files: Files,
+    pub(super) identity: Identity,
+    pub(super) umask: Mode,
+    /// The working directory, pinned unless it is the root.
+    pub(super) directory: Ino,
+}
+
+impl Process {
+    /// A process that has done nothing yet.
+    pub(super) fn first(config: &Config) -> Process {
+        Process {
+            files: Files::default(),
+            identity: Identity::first(config),
+            umask: Mode(config.umask.0 & 0o777),
+            directory: ROOT,
+        }
+    }
+
+    /// Lets go of everything that the file system would keep for it.
+    pub(super) fn leave(&mut self) {
+        self.files = Files::default();
+        self.directory = ROOT;
+    }
+
+    /// Whether the two have the same identity, mask and working directory, and no open files.
+    pub(super) fn is(&self, other: &Process) -> bool {
+        let closed = |process: &Process| process.files.iter().next().is_none();
+        closed(self)
+            && closed(other)
+            && (&self.identity, self.umask, self.directory)
+                == (&other.identity, other.umask, other.directory)
+    }
+
+    /// What it keeps on the volume: its open files and its working directory.
+    pub(super) fn pinned(&self) -> impl Iterator<Item = Ino> {
+        let directory = Some(self.directory).filter(|directory| *directory != ROOT);
+        self.files.iter().map(|(_, file)| file.ino).chain(directory)
+    }
+}
 
 impl Model {
     /// Returns the old mask.
     pub(super) fn set_umask(&mut self, mask: Mode) -> u64 {
-        let old = std::mem::replace(&mut self.umask, Mode(mask.0 & 0o777));
+        let old = std::mem::replace(&mut self.current_mut().umask, Mode(mask.0 & 0o777));
         u64::from(old.0)
     }
 
     /// Open files stay open.
     pub(super) fn identity(&mut self, uid: u32, gid: u32, groups: &[u32]) -> u64 {
-        self.caller = Caller { uid, gid, groups: groups.into() };
+        self.current_mut().identity = Identity { uid, gid, groups: groups.into() };
         0
     }
 
-    /// Open files are closed.
+    /// The open files of every caller are closed, and everybody is in the root again.
     pub(super) fn remount(&mut self) -> u64 {
-        self.files = Files::default();
+        self.current_mut().leave();
+        self.others.for_each(Process::leave);
         self.volume.remount();
         0
     }
 
-    /// Another process takes over: no open files, the first mask and identity.
+    /// Another process takes over, alone: no open files, the first mask, identity and directory.
     pub(crate) fn renew_process(&mut self) {
-        let open: Vec<usize> = self.files.iter().map(|(slot, _)| slot).collect();
-        for slot in open {
-            self.close(slot as Slot).expect("the slot is open");
-        }
-        let config = self.volume.config();
-        self.caller = Caller::first(config);
-        self.umask = Mode(config.umask.0 & 0o777);
+        let pinned: Vec<Ino> = self.processes().flat_map(Process::pinned).collect();
+        self.current = Arc::new(Process::first(self.volume.config()));
+        self.others = Others::default();
+        pinned.into_iter().for_each(|ino| self.volume.unpin(ino));
     }
 }
 

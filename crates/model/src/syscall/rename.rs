@@ -51,7 +51,8 @@ impl Model {
         if flags.contains(WHITEOUT) && !self.quirks().whiteouts {
             return Err(Errno::EINVAL);
         }
-        let renamed = self.volume.rename(&self.caller, from.dir, from_name, to.dir, to_name, flags);
+        let renamed =
+            self.volume.rename(&self.current.identity, from.dir, from_name, to.dir, to_name, flags);
         match renamed {
             Ok(()) => Ok(0),
             Err(Errno::ENOTEMPTY) if self.quirks().rename_not_empty_exists => Err(Errno::EEXIST),

@@ -52,8 +52,9 @@ pub(super) struct PathWalk<'p> {
 }
 
 impl<'p> PathWalk<'p> {
-    /// Starts at the beginning of a path; the checks are those of `getname`.
-    pub(super) fn new(path: &'p FsPath) -> Result<PathWalk<'p>, Errno> {
+    /// Starts at the beginning of a path, which is relative to `directory`; the checks are those of
+    /// `getname`.
+    fn new(directory: Ino, path: &'p FsPath) -> Result<PathWalk<'p>, Errno> {
         let path = path.as_bytes();
         if path.is_empty() {
             return Err(Errno::ENOENT);
@@ -61,7 +62,7 @@ impl<'p> PathWalk<'p> {
         if path.len() >= PATH_BYTES_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
-        Ok(PathWalk { at: ROOT, rest: Cow::Borrowed(path), rest_start: 0, links_followed: 0 })
+        Ok(PathWalk { at: directory, rest: Cow::Borrowed(path), rest_start: 0, links_followed: 0 })
     }
 
     /// The next component: where it starts and ends, and where what follows its slashes starts.
@@ -81,17 +82,22 @@ impl<'p> PathWalk<'p> {
 impl Model {
     /// The inode that a path names (`filename_lookup`).
     pub(super) fn resolve(&self, path: &FsPath, follow: Follow) -> Result<Ino, Errno> {
-        self.resolve_last(PathWalk::new(path)?, follow, false)
+        self.resolve_last(self.begin_walk(path)?, follow, false)
     }
 
     /// The inode that a path names, if it is a directory, else `ENOTDIR` (`LOOKUP_DIRECTORY`).
     pub(super) fn resolve_dir(&self, path: &FsPath, follow: Follow) -> Result<Ino, Errno> {
-        self.resolve_last(PathWalk::new(path)?, follow, true)
+        self.resolve_last(self.begin_walk(path)?, follow, true)
     }
 
     /// The directory and the last component of a path, which need not exist.
     pub(super) fn resolve_parent<'p>(&self, path: &'p FsPath) -> Result<Place<'p>, Errno> {
-        self.walk_to_last(&mut PathWalk::new(path)?)
+        self.walk_to_last(&mut self.begin_walk(path)?)
+    }
+
+    /// A resolution that starts in the working directory of the caller (`path_init`).
+    pub(super) fn begin_walk<'p>(&self, path: &'p FsPath) -> Result<PathWalk<'p>, Errno> {
+        PathWalk::new(self.current.directory, path)
     }
 
     /// `path_lookupat`, `lookup_last`
@@ -181,7 +187,7 @@ impl Model {
         }
         let (dir, link) = (self.volume.attr(dir)?, self.volume.attr(link)?);
         let sticky_writable = Mode::S_ISVTX | 0o002;
-        let trusted = self.caller.uid == link.uid || dir.uid == link.uid;
+        let trusted = self.current.identity.uid == link.uid || dir.uid == link.uid;
         if !trusted && dir.mode.0 & sticky_writable == sticky_writable {
             return Err(Errno::EACCES);
         }

@@ -1,40 +1,68 @@
-//! What decides how a process and its file system go on, as one digest.
+//! What decides how the processes and their file system go on, as one digest.
 
-use fathom_core::Digest;
+use fathom_core::{Caller, Digest};
 
 use super::Model;
+use super::process::Process;
+use crate::volume::{Identity, Ino, ROOT};
 
 /// Keeps these hashes apart from those of trees and traces.
 const DOMAIN_SLOT: u64 = 7;
 const DOMAIN_PROCESS: u64 = 8;
+const DOMAIN_DIRECTORY: u64 = 9;
 
 impl Model {
-    /// Digest of the visible tree, the open files, the caller and the umask: two models with the same
-    /// digest answer every operation alike, apart from times and from what depends on allocated
-    /// blocks (`SEEK_HOLE`, `statfs`, a full disk).
+    /// Digest of the visible tree and of every process (open files, identity, mask, working
+    /// directory): two models with the same digest answer every operation alike, apart from times and
+    /// from what depends on allocated blocks (`SEEK_HOLE`, `statfs`, a full disk).
     ///
     /// Inode numbers do not count: an open file is known by its names, and one without a name by its
-    /// contents.
+    /// contents. A caller that is as in the beginning does not count either, except caller 0.
     pub fn state_digest(&self) -> Digest {
         let mut sum = self.volume.digest();
-        for (slot, file) in self.files.iter() {
-            let node = self.volume.node_digest(file.ino).unwrap_or_default();
-            let names = self.volume.names_digest(file.ino).unwrap_or_default();
-            let shared_with = self.files.iter().position(|(_, other)| other.ino == file.ino);
+        self.add_process(0, &self.current, &mut sum);
+        let first = Process::first(self.volume.config());
+        for (caller, process) in self.others.iter().filter(|(_, process)| !process.is(&first)) {
+            self.add_process(caller, process, &mut sum);
+        }
+        sum
+    }
+
+    fn add_process(&self, caller: Caller, process: &Process, sum: &mut Digest) {
+        // A model with one caller has the digests it had before there were others.
+        let caller_bytes = caller.to_le_bytes();
+        let caller_bytes = if caller == 0 { &[][..] } else { &caller_bytes[..] };
+        for (slot, file) in process.files.iter() {
+            let shared_with = self.open_files().position(|other| other.ino == file.ino);
             let mut packed = Vec::with_capacity(64);
             packed.extend_from_slice(&slot.to_le_bytes());
             packed.extend_from_slice(&file.flags.bits().to_le_bytes());
             packed.extend_from_slice(&file.position.to_le_bytes());
-            packed.extend_from_slice(&node.0.to_le_bytes());
-            packed.extend_from_slice(&names.0.to_le_bytes());
+            self.pack_inode(file.ino, &mut packed);
             packed.extend_from_slice(&shared_with.unwrap_or(slot).to_le_bytes());
-            sum += Digest::of(DOMAIN_SLOT, &packed);
+            packed.extend_from_slice(caller_bytes);
+            *sum += Digest::of(DOMAIN_SLOT, &packed);
         }
-        let ids = [self.umask.0, self.caller.uid, self.caller.gid];
-        let process: Vec<u8> =
-            ids.iter().chain(self.caller.groups.iter()).flat_map(|id| id.to_le_bytes()).collect();
-        sum += Digest::of(DOMAIN_PROCESS, &process);
-        sum
+        let Identity { uid, gid, groups } = &process.identity;
+        let ids = [process.umask.0, *uid, *gid];
+        let mut packed: Vec<u8> =
+            ids.iter().chain(groups.iter()).flat_map(|id| id.to_le_bytes()).collect();
+        packed.extend_from_slice(caller_bytes);
+        *sum += Digest::of(DOMAIN_PROCESS, &packed);
+        if process.directory != ROOT {
+            packed.clear();
+            self.pack_inode(process.directory, &mut packed);
+            packed.extend_from_slice(caller_bytes);
+            *sum += Digest::of(DOMAIN_DIRECTORY, &packed);
+        }
+    }
+
+    /// What an inode is known by.
+    fn pack_inode(&self, ino: Ino, packed: &mut Vec<u8>) {
+        let node = self.volume.node_digest(ino).unwrap_or_default();
+        let names = self.volume.names_digest(ino).unwrap_or_default();
+        packed.extend_from_slice(&node.0.to_le_bytes());
+        packed.extend_from_slice(&names.0.to_le_bytes());
     }
 }
 

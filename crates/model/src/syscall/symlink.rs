@@ -22,7 +22,7 @@ impl Model {
         }
         // The permissions of a symbolic link are always these (symlink(7)).
         self.volume.make(
-            &self.caller,
+            &self.current.identity,
             place.dir,
             name,
             NewNode::Symlink(target.clone()),

@@ -2,7 +2,7 @@
 //! by something that is not part of a file system's state.
 
 use fathom_core::flags::{OpenFlags, Whence};
-use fathom_core::{Errno, FsBytes, Kind, Op, Pattern, Slot, Target};
+use fathom_core::{Caller, Errno, FsBytes, Kind, Op, Pattern, Slot, Target};
 
 use super::Model;
 use super::file::OpenFile;
@@ -24,9 +24,17 @@ impl Model {
             && self.clone().execute(op).result == Err(Errno::EINTR)
     }
 
+    /// [`Model::unspecified`] for one of several callers.
+    pub fn unspecified_as(&self, caller: Caller, op: &Op) -> Option<&'static str> {
+        self.clone().as_caller(caller, |model| model.unspecified(op))
+    }
+
     /// Why the result of a call says nothing about a file system, if so. The model does have an
     /// answer, but another one is not wrong.
     pub fn unspecified(&self, op: &Op) -> Option<&'static str> {
+        if let Some(why) = self.unspecified_for_library(op) {
+            return Some(why);
+        }
         match op {
             _ if self.would_block(op) => Some("the call would wait for a peer of the FIFO"),
             Op::Open { .. } if self.reaches_driver(op) => {
@@ -71,7 +79,7 @@ impl Model {
             let is_told = !file.is_path() && matches!(file.kind, Kind::File | Kind::Dir);
             !is_told && self.volume.attr(file.ino).is_ok_and(|attr| attr.nlink == 0)
         };
-        self.quirks().statfs_comparable && self.files.iter().any(|(_, file)| secret(file))
+        self.quirks().statfs_comparable && self.open_files().any(secret)
     }
 
     fn regular(&self, slot: Slot) -> Option<OpenFile> {
@@ -147,7 +155,7 @@ impl Model {
 
     fn unspecified_fallocate(&self, slot: Slot) -> Option<&'static str> {
         let attr = self.volume.attr(self.regular(slot)?.ino).ok()?;
-        let kills = !self.caller.is_privileged() && self.has_privileges_to_kill(&attr);
+        let kills = !self.current.identity.is_privileged() && self.has_privileges_to_kill(&attr);
         (kills && self.quirks().fallocate_privileges_vary)
             .then_some("whether setuid and setgid go depends on the layout")
     }

@@ -93,7 +93,8 @@ impl Model {
     /// Needs no permission. `trusted.*` shows only to CAP_SYS_ADMIN.
     pub(super) fn listxattr(&mut self, target: &Target, len: u64) -> Result<Outcome, Errno> {
         let ino = self.target(target)?;
-        let sees_trusted = self.caller.is_privileged() || self.quirks().trusted_listed_to_all;
+        let sees_trusted =
+            self.current.identity.is_privileged() || self.quirks().trusted_listed_to_all;
         let names: BTreeSet<FsBytes> = self
             .volume
             .listxattr(ino)?
@@ -121,7 +122,7 @@ impl Model {
     fn may_change_xattr(&self, ino: Ino, name: &FsBytes) -> Result<(), Errno> {
         self.xattr_permission(ino, name, Mask::WRITE)?;
         // security/commoncap.c: CAP_SYS_ADMIN.
-        if Namespace::of(name) == Namespace::Security && !self.caller.is_privileged() {
+        if Namespace::of(name) == Namespace::Security && !self.current.identity.is_privileged() {
             return Err(Errno::EPERM);
         }
         Ok(())
@@ -147,7 +148,7 @@ impl Model {
         let denied = if mask == Mask::WRITE { Errno::EPERM } else { Errno::ENODATA };
         match Namespace::of(name) {
             Namespace::Security | Namespace::System => return Ok(()),
-            Namespace::Trusted if self.caller.is_privileged() => return Ok(()),
+            Namespace::Trusted if self.current.identity.is_privileged() => return Ok(()),
             Namespace::Trusted => return Err(denied),
             Namespace::User => {
                 let attr = self.volume.attr(ino)?;

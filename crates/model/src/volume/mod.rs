@@ -57,9 +57,9 @@ pub const XATTR_NAME_BYTES_MAX: usize = 255;
 /// Largest value of an extended attribute (`XATTR_SIZE_MAX`).
 pub const XATTR_VALUE_BYTES_MAX: usize = 65536;
 
-/// Who asks.
+/// The user in whose name something is made or asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Caller {
+pub struct Identity {
     /// User.
     pub uid: u32,
     /// Group.
@@ -68,15 +68,15 @@ pub struct Caller {
     pub groups: Arc<[u32]>,
 }
 
-impl Caller {
-    /// Who calls in the beginning.
-    pub fn first(config: &Config) -> Caller {
-        Caller { uid: config.uid, gid: config.gid, groups: config.groups.as_slice().into() }
+impl Identity {
+    /// Who every caller is in the beginning.
+    pub fn first(config: &Config) -> Identity {
+        Identity { uid: config.uid, gid: config.gid, groups: config.groups.as_slice().into() }
     }
 
     /// uid 0, gid 0, no further groups.
-    pub fn root() -> Caller {
-        Caller { uid: 0, gid: 0, groups: Arc::default() }
+    pub fn root() -> Identity {
+        Identity { uid: 0, gid: 0, groups: Arc::default() }
     }
 
     /// Whether the caller has root's capabilities (uid 0 has all, anybody else none).

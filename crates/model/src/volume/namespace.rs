@@ -8,7 +8,7 @@ use super::directory::Directory;
 use super::inode::{Body, FAST_SYMLINK_BYTES_MAX, Inode, Name};
 use super::name::ShortName;
 use super::state::check_name;
-use super::{Caller, Ino, NewNode, Volume};
+use super::{Identity, Ino, NewNode, Volume};
 use crate::mutant::Mutant;
 
 impl Volume {
@@ -20,7 +20,7 @@ impl Volume {
     /// `ENOTDIR`, `ENOENT` (removed directory), `EEXIST`, `ENAMETOOLONG`, `EINVAL`, `EMLINK`, `ENOSPC`.
     pub fn make(
         &mut self,
-        caller: &Caller,
+        caller: &Identity,
         dir: Ino,
         name: &[u8],
         node: NewNode,
@@ -39,7 +39,7 @@ impl Volume {
     ///
     /// # Errors
     /// `ENOTDIR`, `ENOENT` (removed directory), `ENOSPC`.
-    pub fn make_tmpfile(&mut self, caller: &Caller, dir: Ino, mode: Mode) -> Result<Ino, Errno> {
+    pub fn make_tmpfile(&mut self, caller: &Identity, dir: Ino, mode: Mode) -> Result<Ino, Errno> {
         self.state.living_dir(dir)?;
         let inode = self.prepare(caller, dir, NewNode::File, mode)?;
         let (state, _) = self.edit();
@@ -140,7 +140,7 @@ impl Volume {
     /// Makes the inode that the next operation will install in `dir`, if there is room for it.
     pub(super) fn prepare(
         &self,
-        caller: &Caller,
+        caller: &Identity,
         dir: Ino,
         node: NewNode,
         mode: Mode,

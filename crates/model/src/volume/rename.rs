@@ -6,7 +6,7 @@ use fathom_core::{Errno, Mode, Stamp};
 use super::inode::{Inode, Xattrs};
 use super::name::ShortName;
 use super::state::{State, check_name};
-use super::{Caller, Ino, NewNode, Volume};
+use super::{Identity, Ino, NewNode, Volume};
 use crate::mutant::Mutant;
 
 /// A rename whose names were looked up.
@@ -33,7 +33,7 @@ impl Volume {
     /// `EISDIR`, `EMLINK`, `ENOSPC` (for a whiteout), `ENAMETOOLONG`.
     pub fn rename(
         &mut self,
-        caller: &Caller,
+        caller: &Identity,
         from_dir: Ino,
         from: &[u8],
         to_dir: Ino,
@@ -155,7 +155,9 @@ impl Rename {
         if let Some(target) = self.target {
             let nlink = state.get(target).map_or(0, |inode| inode.nlink);
             state.lose_name(target, self.to_dir, self.to.as_bytes(), now, target_pinned);
-            if state.mutant(Mutant::RenameNlink) && nlink > 1 && !self.target_is_dir {
+            // A count that was wrong before does not keep the inode alive: its last name may be gone.
+            let lives = nlink > 1 && !self.target_is_dir && state.get(target).is_ok();
+            if state.mutant(Mutant::RenameNlink) && lives {
                 state.update(target, |inode| inode.nlink = nlink);
             }
         }

@@ -3,7 +3,7 @@
 
 use fathom_core::flags::{FallocateMode, RenameFlags, XattrFlags};
 use fathom_core::{Errno, FsBytes, Mode};
-use fathom_model::{Attr, Caller, Config, Ino, Mutant, NewNode, ROOT, TreeOptions, Volume};
+use fathom_model::{Attr, Config, Identity, Ino, Mutant, NewNode, ROOT, TreeOptions, Volume};
 
 pub(crate) const KEEP: FallocateMode = FallocateMode::FALLOC_FL_KEEP_SIZE;
 pub(crate) const PUNCH: FallocateMode = FallocateMode::FALLOC_FL_PUNCH_HOLE.union(KEEP);
@@ -14,12 +14,12 @@ pub(crate) const INSERT: FallocateMode = FallocateMode::FALLOC_FL_INSERT_RANGE;
 /// A volume and the root user; paths are relative to its root, and must exist.
 pub(crate) struct Story {
     pub(crate) volume: Volume,
-    pub(crate) caller: Caller,
+    pub(crate) caller: Identity,
 }
 
 impl Story {
     pub(crate) fn new(config: Config) -> Story {
-        Story { volume: Volume::new(config).unwrap(), caller: Caller::root() }
+        Story { volume: Volume::new(config).unwrap(), caller: Identity::root() }
     }
 
     /// A small volume with 4 KiB blocks, perhaps with a bug.

@@ -14,8 +14,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
 use fathom_core::{
-    Capability, FsPath, HarnessFault, Op, Outcome, PathState, RestoreMethod, Saved, Subject,
-    Testbed, Tree, Unblock,
+    Capability, FsBytes, FsPath, HarnessFault, Op, Outcome, PathState, RestoreMethod, Saved,
+    Subject, Testbed, Tree, Unblock,
 };
 use rustix::fs::{AtFlags, Dir, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
@@ -239,6 +239,23 @@ impl Testbed for FuseSubject {
 
     fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {
         self.executor.observe_paths(paths)
+    }
+
+    fn read_contents(
+        &mut self,
+        path: &FsPath,
+        offset: u64,
+        len: usize,
+    ) -> Result<Option<Vec<u8>>, HarnessFault> {
+        self.executor.read_contents(path, offset, len)
+    }
+
+    fn read_xattr(
+        &mut self,
+        path: &FsPath,
+        name: &FsBytes,
+    ) -> Result<Option<Vec<u8>>, HarnessFault> {
+        self.executor.read_xattr(path, name)
     }
 
     fn restore_methods(&self) -> Vec<RestoreMethod> {

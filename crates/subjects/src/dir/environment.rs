@@ -70,8 +70,8 @@ impl Environment {
     }
 }
 
-/// A kernel without the setting protects nothing.
-fn protected(what: &str) -> u8 {
+/// What proc(5) `/proc/sys/fs/protected_…` says; a kernel without the setting protects nothing.
+pub(crate) fn protected(what: &str) -> u8 {
     let text = std::fs::read_to_string(format!("/proc/sys/fs/protected_{what}"));
     text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }

@@ -11,13 +11,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use fathom_core::{
-    Capability, FsPath, HarnessFault, Op, Outcome, PathState, Subject, Testbed, Tree,
+    Capability, FsBytes, FsPath, HarnessFault, Op, Outcome, PathState, Subject, Testbed, Tree,
 };
 
 use crate::error::SubjectError;
 use crate::sys::{Executor, View};
 use scratch::Scratch;
 
+pub(crate) use environment::protected;
 pub use environment::{Environment, detect_profile};
 
 /// See the module documentation. Takes over its thread: see [`crate::sys`].
@@ -91,5 +92,22 @@ impl Testbed for DirSubject {
 
     fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {
         self.executor.observe_paths(paths)
+    }
+
+    fn read_contents(
+        &mut self,
+        path: &FsPath,
+        offset: u64,
+        len: usize,
+    ) -> Result<Option<Vec<u8>>, HarnessFault> {
+        self.executor.read_contents(path, offset, len)
+    }
+
+    fn read_xattr(
+        &mut self,
+        path: &FsPath,
+        name: &FsBytes,
+    ) -> Result<Option<Vec<u8>>, HarnessFault> {
+        self.executor.read_xattr(path, name)
     }
 }

@@ -4,13 +4,13 @@ use std::fs;
 use std::sync::Arc;
 
 use fathom_core::{Errno, Mode};
-use fathom_model::{Caller, Ino, Volume};
+use fathom_model::{Identity, Ino, Volume};
 use fuser::Request;
 
 /// Reads the caller as a request names it: user and group. Permissions were checked by the kernel
 /// (`default_permissions`), which is where the other groups of a process matter.
-pub(super) fn of(req: &Request) -> Caller {
-    Caller { uid: req.uid(), gid: req.gid(), groups: Arc::from([]) }
+pub(super) fn of(req: &Request) -> Identity {
+    Identity { uid: req.uid(), gid: req.gid(), groups: Arc::from([]) }
 }
 
 /// Whether the caller has `CAP_FSETID`, as far as a request shows it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fathom_core::flags::RenameFlags;
 use fathom_core::{Errno, Mode, Stamp};
-use fathom_model::{Attr, Caller, Ino, NewNode, Volume, VolumeImage};
+use fathom_model::{Attr, Identity, Ino, NewNode, Volume, VolumeImage};
 use fuser::FileAttr;
 
 use super::clock::Clock;
@@ -85,7 +85,7 @@ impl State {
 
     pub(super) fn make(
         &mut self,
-        caller: &Caller,
+        caller: &Identity,
         dir: Ino,
         name: &[u8],
         node: NewNode,
@@ -94,7 +94,7 @@ impl State {
         let volume = self.volume_mut();
         // The kernel, which knows all groups of the caller, has already taken setgid from a program
         // of a foreign group (vfs_prepare_mode, fs/namei.c): not once more.
-        let caller = Caller { groups: Arc::from([volume.attr(dir)?.gid]), ..caller.clone() };
+        let caller = Identity { groups: Arc::from([volume.attr(dir)?.gid]), ..caller.clone() };
         let ino = volume.make(&caller, dir, name, node, mode)?;
         self.tell(ino)
     }
@@ -114,7 +114,7 @@ impl State {
 
     pub(super) fn rename(
         &mut self,
-        caller: &Caller,
+        caller: &Identity,
         (from_dir, from): (Ino, &[u8]),
         (to_dir, to): (Ino, &[u8]),
         flags: RenameFlags,

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fathom_core::{
-    Capability, FsPath, HarnessFault, Op, Outcome, PathState, RestoreMethod, Saved, Subject,
-    Testbed, Tree,
+    Capability, FsBytes, FsPath, HarnessFault, Op, Outcome, PathState, RestoreMethod, Saved,
+    Subject, Testbed, Tree,
 };
 use fathom_model::Config;
 use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
@@ -158,6 +158,23 @@ impl Testbed for ReffsSubject {
 
     fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {
         self.executor.observe_paths(paths)
+    }
+
+    fn read_contents(
+        &mut self,
+        path: &FsPath,
+        offset: u64,
+        len: usize,
+    ) -> Result<Option<Vec<u8>>, HarnessFault> {
+        self.executor.read_contents(path, offset, len)
+    }
+
+    fn read_xattr(
+        &mut self,
+        path: &FsPath,
+        name: &FsBytes,
+    ) -> Result<Option<Vec<u8>>, HarnessFault> {
+        self.executor.read_xattr(path, name)
     }
 
     fn restore_methods(&self) -> Vec<RestoreMethod> {

@@ -9,15 +9,18 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{
     CWD, FallocateFlags, MemfdFlags, Mode, OFlags, SeekFrom, fallocate, ftruncate, memfd_create,
     openat, seek,
 };
 use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::recipe::{Program, Recipe};
 use crate::error::SubjectError;
+use crate::supervise::process::ends_with_us;
 
 /// Root's programs, which the PATH of a plain `su` does not have.
 const SBIN: &str = "/usr/local/sbin:/usr/sbin:/sbin";
@@ -59,7 +62,7 @@ impl Image {
             Ok(memory)
         };
         let memory = make().map_err(SubjectError::io("make an image in", "memory"))?;
-        let output = run(format, &memory)?;
+        let output = run(format, &memory, &RunningProgram::default())?;
         if !output.status.success() {
             return Err(SubjectError::Format {
                 command: format.text(),
@@ -185,11 +188,15 @@ impl Image {
     }
 
     /// Runs a checking program on the disk, which it can only read.
-    pub(super) fn check(&self, program: &Program) -> Result<Output, SubjectError> {
+    pub(super) fn check(
+        &self,
+        program: &Program,
+        running: &RunningProgram,
+    ) -> Result<Output, SubjectError> {
         let path = format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(&self.memory));
         let readable = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
             .map_err(|errno| SubjectError::io("read an image in", "memory")(errno.into()))?;
-        run(program, &readable)
+        run(program, &readable, running)
     }
 
     /// Goes through the memory in ascending order, without touching its holes.
@@ -255,22 +262,53 @@ fn read_exact(memory: &OwnedFd, to: &mut [u8], at: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// A program that is perhaps running, to be ended by another thread.
+#[derive(Clone, Default)]
+pub(super) struct RunningProgram(Arc<Mutex<Option<OwnedFd>>>);
+
+impl RunningProgram {
+    fn set(&self, program: Option<OwnedFd>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = program;
+    }
+
+    /// Ends the program, if there is one.
+    pub(super) fn kill(&self) {
+        if let Some(program) = &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            // It may have ended meanwhile: then there is nothing to do.
+            let _ = pidfd_send_signal(program, Signal::KILL);
+        }
+    }
+}
+
 /// Runs a program on an image. The image is its standard input, so that no path of ours has to be
-/// visible to it.
-fn run(program: &Program, image: &OwnedFd) -> Result<Output, SubjectError> {
+/// visible to it. It ends when we do.
+fn run(
+    program: &Program,
+    image: &OwnedFd,
+    running: &RunningProgram,
+) -> Result<Output, SubjectError> {
     let (name, arguments) = program.command.split_first().ok_or_else(|| {
         SubjectError::Recipe("a command is empty: give a program and its arguments".to_owned())
     })?;
     let stdin = image.as_fd().try_clone_to_owned().map_err(SubjectError::io("share", "memory"))?;
     let path = std::env::var("PATH").unwrap_or_default();
-    let output = Command::new(find(name, &format!("{path}:{SBIN}")))
+    let mut command = Command::new(find(name, &format!("{path}:{SBIN}")));
+    command
         .args(arguments)
         .arg("/proc/self/fd/0")
         .envs(&program.variables)
         .env("LC_ALL", "C")
         .stdin(Stdio::from(stdin))
-        .output();
-    output.map_err(|error| match error.kind() {
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut execute = || {
+        let child = ends_with_us(&mut command).spawn()?;
+        running.set(Some(pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?));
+        let output = child.wait_with_output();
+        running.set(None);
+        output
+    };
+    execute().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
             SubjectError::NoProgram { program: name.clone(), package: program.package.clone() }
         }

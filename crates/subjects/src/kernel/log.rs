@@ -39,17 +39,28 @@ const ALARMS: [&str; 12] = [
 /// In warnings about our device.
 const DAMAGE: [&str; 4] = ["error", "corrupt", "csum failed", "checksum"];
 
+/// Names another file than the kernel's log. It exists to test the tester: an oops cannot be had for
+/// the asking.
+const TEST_LOG: &str = "FATHOM_TEST_KERNEL_LOG";
+
+/// Kills by the kernel for want of memory (mm/oom_kill.c).
+const OUT_OF_MEMORY: [&str; 2] = ["Out of memory: Killed process", "oom-kill:"];
+
 /// A position in the log.
-pub(super) struct KernelLog {
+pub struct KernelLog {
     log: OwnedFd,
 }
 
 impl KernelLog {
     /// From now on.
-    pub(super) fn open() -> Result<KernelLog, HarnessFault> {
+    ///
+    /// # Errors
+    /// If the log cannot be read, which only root may do.
+    pub fn open() -> Result<KernelLog, HarnessFault> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let name = std::env::var_os(TEST_LOG).unwrap_or_else(|| LOG.into());
         let open = || -> Result<OwnedFd, Errno> {
-            let log = openat(CWD, LOG, flags, Mode::empty())?;
+            let log = openat(CWD, &name, flags, Mode::empty())?;
             seek(&log, SeekFrom::End(0))?;
             Ok(log)
         };
@@ -57,8 +68,27 @@ impl KernelLog {
         Ok(KernelLog { log })
     }
 
+    /// What was logged since the last call and says that the kernel itself is in trouble, or killed
+    /// somebody for want of memory: see [`is_out_of_memory`].
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub fn trouble(&mut self) -> Result<Vec<String>, HarnessFault> {
+        self.records(|record| {
+            let message = record.split_once(';')?.1.lines().next()?;
+            complaint(record, &[]).or_else(|| is_out_of_memory(message).then_some(message))
+        })
+    }
+
     /// What was logged since the last call and concerns a device of these names (`loop3`).
     pub(super) fn complaints(&mut self, devices: &[String]) -> Result<Vec<String>, HarnessFault> {
+        self.records(|record| complaint(record, devices))
+    }
+
+    fn records(
+        &mut self,
+        wanted: impl Fn(&str) -> Option<&str>,
+    ) -> Result<Vec<String>, HarnessFault> {
         let mut found = Vec::new();
         let mut record = [0; RECORD_BYTES];
         loop {
@@ -66,7 +96,8 @@ impl KernelLog {
                 Ok(0) | Err(Errno::AGAIN) => return Ok(found),
                 Ok(count) => {
                     let text = String::from_utf8_lossy(&record[..count]);
-                    found.extend(complaint(&text, devices).map(str::to_owned));
+                    // The kernel gives one record per read; a file of a test gives all of them.
+                    found.extend(text.split_inclusive('\n').filter_map(&wanted).map(str::to_owned));
                 }
                 // Records were overwritten before we read them; the next read goes on after them.
                 Err(Errno::PIPE | Errno::INTR) => {}
@@ -74,6 +105,11 @@ impl KernelLog {
             }
         }
     }
+}
+
+/// Whether a line of the log says that somebody was killed for want of memory.
+pub fn is_out_of_memory(line: &str) -> bool {
+    OUT_OF_MEMORY.iter().any(|words| line.contains(words))
 }
 
 /// The message of a record (`6,1234,5678,-;message`), if it is one to worry about.

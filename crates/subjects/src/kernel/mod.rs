@@ -14,8 +14,9 @@
 mod filler;
 mod freeze;
 mod image;
-mod log;
+pub mod log;
 mod loop_device;
+mod measure;
 mod mount;
 mod recipe;
 mod snapshot_store;
@@ -26,8 +27,8 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use fathom_core::{
-    Capability, CheckerReport, FsPath, HarnessFault, Op, Outcome, PathState, RestoreMethod, Saved,
-    Subject, Testbed, Tree,
+    Capability, CheckerReport, FsBytes, FsPath, HarnessFault, Op, Outcome, PathState,
+    RestoreMethod, Saved, Subject, Testbed, Tree, Unblock,
 };
 use rustix::fs::AtFlags;
 
@@ -35,11 +36,12 @@ use crate::error::SubjectError;
 use crate::sys::{Executor, Guard, View};
 use filler::Filler;
 use freeze::ThawGuard;
-use image::Image;
+use image::{Image, RunningProgram};
 use log::KernelLog;
 use snapshot_store::SnapshotStore;
 
 pub use loop_device::LoopDevice;
+pub use measure::Measured;
 pub use recipe::{Checker, Layer, Options, Program, Recipe, version};
 
 /// What saved states may take in memory before the oldest go to a file.
@@ -57,6 +59,8 @@ pub struct KernelSubject {
     /// Of a file system that has a disk.
     disk: Option<Disk>,
     log: Result<KernelLog, HarnessFault>,
+    /// The checker, while it runs.
+    checker: RunningProgram,
 }
 
 struct Disk {
@@ -134,7 +138,8 @@ impl KernelSubject {
         let (base, root) = mount_all(&recipe, disk.as_ref(), None)?;
         let filler = fill(&recipe, &base)?;
         let executor = Executor::new(root, view)?;
-        Ok(KernelSubject { recipe, executor, filler, base: Some(base), disk, log })
+        let (base, checker) = (Some(base), RunningProgram::default());
+        Ok(KernelSubject { recipe, executor, filler, base, disk, log, checker })
     }
 
     /// How it was made.
@@ -306,6 +311,23 @@ impl Testbed for KernelSubject {
         self.executor.observe_paths(paths)
     }
 
+    fn read_contents(
+        &mut self,
+        path: &FsPath,
+        offset: u64,
+        len: usize,
+    ) -> Result<Option<Vec<u8>>, HarnessFault> {
+        self.executor.read_contents(path, offset, len)
+    }
+
+    fn read_xattr(
+        &mut self,
+        path: &FsPath,
+        name: &FsBytes,
+    ) -> Result<Option<Vec<u8>>, HarnessFault> {
+        self.executor.read_xattr(path, name)
+    }
+
     fn restore_methods(&self) -> Vec<RestoreMethod> {
         match &self.disk {
             Some(disk) if disk.guard.is_some() => {
@@ -374,7 +396,8 @@ impl Testbed for KernelSubject {
     fn fsck(&mut self) -> Result<Option<CheckerReport>, HarnessFault> {
         let Some(checker) = self.recipe.checker.clone() else { return Ok(None) };
         self.unmount()?;
-        let output = self.the_disk()?.image.check(&checker.program)?;
+        let running = self.checker.clone();
+        let output = self.the_disk()?.image.check(&checker.program, &running)?;
         let root = self.mount()?;
         self.executor.resume(root)?;
         judge(&checker, &output).map(Some)
@@ -392,6 +415,12 @@ impl Testbed for KernelSubject {
             disk.names.drain(..last);
         }
         Ok(complaints)
+    }
+
+    /// Ends the checker. A call that waits in the kernel cannot be ended.
+    fn unblock(&self) -> Option<Unblock> {
+        let checker = self.checker.clone();
+        Some(Box::new(move || checker.kill()))
     }
 }
 

@@ -22,9 +22,12 @@ pub mod littlefs;
 pub mod redoxfs;
 #[cfg(feature = "rsext4")]
 pub mod rsext4;
+mod testbed;
 
 use fathom_block::{BlockBacked, Geometry};
 use fathom_core::HarnessFault;
+
+pub use testbed::{LibrarySubject, OPERATIONS};
 
 /// A library file system that this program knows, built in or not.
 pub struct Known {
@@ -36,6 +39,14 @@ pub struct Known {
     pub about: &'static str,
     /// What the build needs beyond cargo.
     pub needs: &'static str,
+    /// The program that formats it and its Debian package, if the library cannot.
+    pub format: Option<(&'static str, &'static str)>,
+    /// The checker that judges its disks.
+    pub checker: Option<&'static str>,
+    /// Which set of known differences applies: a name for [`fathom_model::Quirks::profile`].
+    pub profile: &'static str,
+    /// A device on which a long session has room. That of a crash check is as small as possible.
+    pub check_geometry: Geometry,
     /// Makes it; `None` if the feature is not built in.
     make: Option<Make>,
 }
@@ -88,6 +99,12 @@ macro_rules! built_in {
     }};
 }
 
+/// 4 MiB of flash: twice what the checker of space takes for full.
+const CHECK_FLASH: Geometry = Geometry::flash(1024 * 4096, 16, 4096);
+
+/// 8 MiB of disk.
+const CHECK_DISK: Geometry = Geometry::disk(8 << 20);
+
 /// All library file systems.
 pub fn all() -> Vec<Known> {
     vec![
@@ -96,6 +113,10 @@ pub fn all() -> Vec<Known> {
             feature: "littlefs",
             about: "littlefs in Rust (littlefs-rust-core), a function-by-function port of the C code",
             needs: "",
+            format: None,
+            checker: None,
+            profile: "littlefs",
+            check_geometry: CHECK_FLASH,
             make: built_in!("littlefs", littlefs::port),
         },
         Known {
@@ -103,6 +124,10 @@ pub fn all() -> Vec<Known> {
             feature: "littlefs-c",
             about: "littlefs in C (littlefs2-sys)",
             needs: "libclang",
+            format: None,
+            checker: None,
+            profile: "littlefs",
+            check_geometry: CHECK_FLASH,
             make: built_in!("littlefs-c", littlefs::original),
         },
         Known {
@@ -110,6 +135,10 @@ pub fn all() -> Vec<Known> {
             feature: "fatfs",
             about: "FAT in Rust (fatfs): FAT12 on a small disk",
             needs: "",
+            format: None,
+            checker: None,
+            profile: "fatfs",
+            check_geometry: CHECK_DISK,
             make: built_in!("fatfs", fatfs::open),
         },
         Known {
@@ -117,6 +146,10 @@ pub fn all() -> Vec<Known> {
             feature: "rsext4",
             about: "ext4 with its journal in Rust (rsext4), on images of mkfs.ext4",
             needs: "",
+            format: Some(("mkfs.ext4", "e2fsprogs")),
+            checker: Some("e2fsck -fn"),
+            profile: "rsext4",
+            check_geometry: CHECK_DISK,
             make: built_in!("rsext4", rsext4::open),
         },
         Known {
@@ -124,6 +157,10 @@ pub fn all() -> Vec<Known> {
             feature: "redoxfs",
             about: "the file system of Redox (redoxfs): copy on write, checksums",
             needs: "",
+            format: None,
+            checker: None,
+            profile: "redoxfs",
+            check_geometry: CHECK_DISK,
             make: built_in!("redoxfs", redoxfs::open),
         },
     ]

@@ -94,7 +94,7 @@ fn add_range(
 }
 
 /// Reads until the buffer is full or the file ends.
-fn pread_full(fd: RawFd, to: &mut [u8], offset: u64) -> Result<usize, Errno> {
+pub(super) fn pread_full(fd: RawFd, to: &mut [u8], offset: u64) -> Result<usize, Errno> {
     let mut have = 0;
     while have < to.len() {
         match call::pread(fd, &mut to[have..], (offset + have as u64) as i64)? {

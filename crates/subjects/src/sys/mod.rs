@@ -26,7 +26,9 @@ mod xattr;
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use fathom_core::{Capability, FsPath, HarnessFault, Op, Outcome, PathState, Slot, Target, Tree};
+use fathom_core::{
+    Capability, FsBytes, FsPath, HarnessFault, Op, Outcome, PathState, Slot, Target, Tree,
+};
 
 use buffer::{BUFFER_BYTES, Buffer};
 use guard::Last;
@@ -107,6 +109,35 @@ impl Executor {
         self.context.activate()?;
         let (guard, view, buffer) = (&self.guard, &self.view, &mut self.buffer);
         self.context.as_process(|| observe_paths::observe_paths(paths, guard, view, buffer))?
+    }
+
+    /// Reads a part of a file; see [`fathom_core::Testbed::read_contents`].
+    ///
+    /// # Errors
+    /// If the thread cannot be taken over.
+    pub fn read_contents(
+        &mut self,
+        path: &FsPath,
+        offset: u64,
+        len: usize,
+    ) -> Result<Option<Vec<u8>>, HarnessFault> {
+        self.context.activate()?;
+        let (guard, buffer) = (&self.guard, &mut self.buffer);
+        self.context.as_process(|| observe_paths::read_contents(path, offset, len, guard, buffer))
+    }
+
+    /// Reads an extended attribute; see [`fathom_core::Testbed::read_xattr`].
+    ///
+    /// # Errors
+    /// If the thread cannot be taken over.
+    pub fn read_xattr(
+        &mut self,
+        path: &FsPath,
+        name: &FsBytes,
+    ) -> Result<Option<Vec<u8>>, HarnessFault> {
+        self.context.activate()?;
+        let (guard, buffer) = (&self.guard, &mut self.buffer);
+        self.context.as_process(|| observe_paths::read_xattr(path, name, guard, buffer))
     }
 
     /// Does something as the process itself, whoever the operations are executed as.

@@ -11,7 +11,8 @@ use super::buffer::Buffer;
 use super::guard::{Guard, Last, Refusal};
 use super::observe_entry::{EntryObserver, OfCall, Stop, View, entry_of, open_quietly};
 use super::path::CPath;
-use super::{call, listing};
+use super::xattr::XATTR_BYTES_MAX;
+use super::{call, content, listing};
 
 /// Observes `paths`, relative to the current directory.
 pub(super) fn observe_paths(
@@ -32,6 +33,38 @@ pub(super) fn observe_paths(
         path_states.push(PathState { path: path.clone(), entry, names });
     }
     Ok(path_states)
+}
+
+/// Reads up to `len` bytes of a file; nothing if it cannot be read.
+pub(super) fn read_contents(
+    path: &FsPath,
+    offset: u64,
+    len: usize,
+    guard: &Guard,
+    buffer: &mut Buffer,
+) -> Option<Vec<u8>> {
+    // A link on the way that leads out: there is nothing to read.
+    let Ok(path) = guard.within(path, Last::Keep) else { return None };
+    let read = open_quietly(path.c(), libc::O_NONBLOCK).and_then(|file| {
+        let to = buffer.slice(len);
+        content::pread_full(file.as_raw_fd(), to, offset).map(|have| to[..have].to_vec())
+    });
+    read.ok()
+}
+
+/// Reads an extended attribute; nothing if it cannot be read.
+pub(super) fn read_xattr(
+    path: &FsPath,
+    name: &FsBytes,
+    guard: &Guard,
+    buffer: &mut Buffer,
+) -> Option<Vec<u8>> {
+    let (Ok(path), Ok(name)) = (guard.within(path, Last::Keep), CPath::new(name)) else {
+        return None;
+    };
+    let to = buffer.slice(XATTR_BYTES_MAX);
+    let read = call::lgetxattr(path.c(), name.c(), to);
+    read.ok().map(|have| to[..have as usize].to_vec())
 }
 
 type Seen = (Option<Entry>, Option<Vec<FsBytes>>);

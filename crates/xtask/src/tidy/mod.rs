@@ -5,12 +5,16 @@
 //! * `#![forbid(unsafe_code)]` in every crate but those that must talk to the kernel;
 //! * no banned call (each with its replacement);
 //! * functions of at most 70 lines, as a ratchet: `tidy-ratchet.txt` lists the longer ones that
-//!   exist; a new or longer one fails, a shorter one asks to tighten the list.
+//!   exist; a new or longer one fails, a shorter one asks to tighten the list;
+//! * the public types and functions of each crate, as a ratchet too: `tidy-surface.txt`;
+//! * every path that a document names exists.
 
 mod arrows;
 mod banned;
+mod documents;
 mod lexer;
 mod ratchet;
+mod surface;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,6 +47,8 @@ pub(crate) fn run(tighten: bool) -> Result<()> {
         problems.extend(banned::check(source));
     }
     problems.extend(ratchet::check(&sources, &root.join("tidy-ratchet.txt"), tighten)?);
+    problems.extend(surface::check(&sources, &root.join("tidy-surface.txt"), tighten)?);
+    problems.extend(documents::check(&root)?);
     for problem in &problems {
         println!("tidy: {problem}");
     }

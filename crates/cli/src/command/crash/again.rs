@@ -3,13 +3,16 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use fathom_core::Activity;
 use fathom_engine::crash::finding::{CrashVerdict, StoredCrash, shrink_further};
+use fathom_engine::crash::last_words::CrashSource;
 use fathom_engine::crash::{self, CrashReplay};
 use serde_json::json;
 
 use super::subject::reopen;
 use crate::args::{ReplayArgs, ShrinkArgs};
 use crate::command::Ending;
+use crate::supervise::worker::{self, About};
 use crate::text::{bold, print, print_json};
 
 /// Plays a recorded finding: the same operations, the same crash point.
@@ -17,11 +20,17 @@ pub(crate) fn replay(args: &ReplayArgs, dir: &Path, json: bool) -> Result<Ending
     let mut stored = StoredCrash::read(dir)?;
     if args.full {
         stored.minimal = stored.script.clone();
+        // The recording is that of the minimal run.
+        stored.recording = None;
     }
     let name = args.subject.as_ref().unwrap_or(&stored.record.subject);
     let subject = reopen(name, stored.record.geometry)?;
     crash::quiet_panics();
-    let replay = CrashReplay::play(&*subject, &stored)?;
+    let crash = Some(CrashSource::new(&*subject, &stored.record.config, None));
+    let replayed = Some(stored.record.cause.to_string());
+    worker::limit(args.deadline, None);
+    worker::describe(&About { crash, replayed, ..About::default() });
+    let replay = worker::watched(Activity::Examining, || CrashReplay::play(&*subject, &stored))?;
     if json {
         print_json(&json!({
             "verdict": replay.verdict,
@@ -30,6 +39,7 @@ pub(crate) fn replay(args: &ReplayArgs, dir: &Path, json: bool) -> Result<Ending
             "ops": stored.minimal.ops_len(),
             "cause": replay.cause.as_ref().map(ToString::to_string),
             "recorded": stored.record.cause.to_string(),
+            "run_again": replay.run_again,
         }))?;
     } else {
         let mut text = match replay.verdict {
@@ -45,6 +55,9 @@ pub(crate) fn replay(args: &ReplayArgs, dir: &Path, json: bool) -> Result<Ending
                 text.push_str(&format!(": now {now}, recorded {}\n", stored.record.cause));
             }
             (None, _) => text.push_str(&format!(": recorded {}\n", stored.record.cause)),
+        }
+        if let Some(again) = replay.run_again {
+            text.push_str(&format!("{}\n", again.explain()));
         }
         print(&text)?;
     }
@@ -67,7 +80,7 @@ pub(crate) fn shrink(args: &ShrinkArgs, dir: &Path, out: &Path, json: bool) -> R
         let (ops, ops_before) = (finding.record.ops, stored.record.ops);
         print_json(&json!({"id": finding.record.id, "ops": ops, "ops_before": ops_before}))?;
     } else {
-        print(&format!("{finding}files:  {}\n", dir.display()))?;
+        print(&format!("{finding}files:  {}\n", crate::supervise::output::shown(&dir)))?;
     }
     Ok(Ending::Findings)
 }

@@ -6,9 +6,11 @@ mod subject;
 pub(crate) mod tell;
 
 use std::path::Path;
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use fathom_block::BlockBacked;
+use fathom_engine::crash::last_words::CrashSource;
 use fathom_engine::crash::{self, CrashPlan, CrashReport};
 use fathom_record::coverage::Report;
 use serde_json::json;
@@ -17,10 +19,17 @@ use super::Ending;
 use crate::args::CrashArgs;
 use crate::cover::own::{self, Files};
 use crate::progress::{KnownArgs, RunObserver};
+use crate::supervise::worker::{self, About};
 use crate::text::{print, print_json};
 use tell::{describe, geometry_text, report_json, run_of, summary};
 
 pub(crate) use subject::open;
+
+/// One session with a library file system, or one image, may take so long.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Shrinking and writing may add so much to the budget.
+const GRACE: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(args: &CrashArgs, out: &Path, json: bool) -> Result<Ending> {
     let subject = open(&args.subject, args.geometry.as_deref(), args.mutant.as_deref())?;
@@ -35,7 +44,7 @@ pub(crate) fn run(args: &CrashArgs, out: &Path, json: bool) -> Result<Ending> {
         Checked::Failed(ending) => return Ok(ending),
     };
     let coverage = coverage(&*subject, &report);
-    let written = files.write(&coverage);
+    files.write_or_say(&coverage);
     let ending = observer.finish(|run| describe(run, &report, &plan))?;
     if json {
         let mut value = report_json(&*subject, &report, observer.run());
@@ -45,7 +54,9 @@ pub(crate) fn run(args: &CrashArgs, out: &Path, json: bool) -> Result<Ending> {
         print(&summary(&*subject, &report, observer.run()))?;
         print(&own::short(&coverage, &files))?;
     }
-    written?;
+    if report.crash_images == 0 && report.findings.is_empty() {
+        bail!("no crash image was examined: this run says nothing about {}", subject.name());
+    }
     Ok(ending)
 }
 
@@ -72,6 +83,9 @@ pub(crate) fn check(
     json: bool,
 ) -> Result<Checked> {
     crash::quiet_panics();
+    let crash = Some(CrashSource::new(subject, &plan.config, Some(plan)));
+    worker::describe(&About { crash, ..About::default() });
+    worker::limit(DEADLINE, plan.time_max.map(|time| time + GRACE));
     let mut observer = RunObserver::start(out, run_of(subject, plan), known, json)?;
     match crash::crash(subject, plan, &mut observer) {
         Ok(report) => Ok(Checked::Done(Box::new(observer), Box::new(report))),

@@ -14,9 +14,13 @@ use serde_json::Value;
 
 use super::subject::is_design;
 use crate::args::{CrashArgs, Search};
+use crate::sizes;
 
 /// The checkpoint of a run, in its output directory.
 const CHECKPOINT: &str = "crash.checkpoint";
+
+/// The largest write: more than any device in memory that can be searched has.
+const SIZE_MAX: u64 = 64 << 20;
 
 /// Time for shrinking one finding.
 const SHRINK_BUDGET: Duration = Duration::from_secs(5);
@@ -59,6 +63,11 @@ pub(crate) fn plan(args: &CrashArgs, out: &Path) -> Result<CrashPlan> {
     if !args.sizes.is_empty() {
         config.sizes = args.sizes.clone();
     }
+    if let Some(size) = config.sizes.iter().find(|size| **size > SIZE_MAX) {
+        bail!("a write of {size} bytes fits no device of this check: give at most {SIZE_MAX}");
+    }
+    let memory_max_bytes =
+        args.memory_mib.map(|mib| sizes::mib("--memory-mib", mib)).transpose()?;
     let strategy = match args.strategy {
         Search::Bfs => Strategy::Bfs,
         Search::Dfs => Strategy::Dfs,
@@ -78,12 +87,13 @@ pub(crate) fn plan(args: &CrashArgs, out: &Path) -> Result<CrashPlan> {
         threads: args.jobs,
         time_max: args.budget,
         states_max: args.states,
-        memory_max_bytes: args.memory_mib.map(|mib| mib << 20),
+        memory_max_bytes,
         stop_at_first: args.first,
         checkpoint,
         checkpoint_every: args.checkpoint_every,
         shrink_budget: SHRINK_BUDGET,
         labels: BTreeMap::new(),
         group: !args.every_variant,
+        supervision: crate::supervise::worker::supervision(),
     })
 }

@@ -1,6 +1,5 @@
 //! A run in words, as JSON, and as reports want it.
 
-use fathom_block::backed::{Durable, Order};
 use fathom_block::{BlockBacked, Geometry};
 use fathom_engine::crash::{CrashFinding, CrashPlan, CrashReport};
 use fathom_engine::search::{Stop, Strategy};
@@ -44,6 +43,14 @@ pub(crate) fn summary(subject: &dyn BlockBacked, report: &CrashReport, run: &Run
         grouped((report.crash_images as f64 / seconds.max(1e-9)) as u64),
         search.stop,
     );
+    let from_memo = grouped(report.memo.answered);
+    text.push_str(&format!("{from_memo} of them known from what other examinations read\n"));
+    if report.memo.refuted > 0 {
+        text.push_str(
+            "the memo was wrong and was switched off: the file system is not deterministic, or reads \
+             what it does not tell\n",
+        );
+    }
     if !report.goals_missed.is_empty() {
         text.push_str(&format!("never reached: {}\n", report.goals_missed.join("; ")));
     }
@@ -75,6 +82,8 @@ pub(crate) fn report_json(subject: &dyn BlockBacked, report: &CrashReport, run: 
         "transitions": report.search.transitions,
         "states_by_depth": report.search.states_by_depth,
         "crash_images": report.crash_images,
+        "crash_images_from_memo": report.memo.answered,
+        "memo_refuted": report.memo.refuted,
         "levels": report.levels,
         "seconds": report.search.elapsed.as_secs_f64(),
         "stop": report.search.stop.to_string(),
@@ -134,24 +143,19 @@ fn promises(subject: &dyn BlockBacked) -> Vec<Promise> {
         is: is.to_owned(),
         cite: cite.to_owned(),
     };
-    let durable = |durable: Durable| match durable {
-        Durable::Operation => "when the operation has returned",
-        Durable::Close => "when fsync or close of the file has returned",
-        Durable::Sync => "when fsync or sync has returned",
-    };
-    let order = match guarantee.order.is {
-        Order::Prefix => "the state after some operation, nothing half done",
-        Order::None => "anything in what was touched, the rest as it was",
-    };
     let levels: Vec<&str> = guarantee.survives.is.iter().map(|level| level.name()).collect();
     let recovers = if guarantee.recovers.is { "always" } else { "not promised" };
     let slack = &guarantee.capacity_slack_bytes;
-    vec![
-        claim("names are durable", durable(guarantee.names.is), &guarantee.names.cite),
-        claim("data is durable", durable(guarantee.data.is), &guarantee.data.cite),
-        claim("what else survives", order, &guarantee.order.cite),
+    let calls = guarantee.durable.mentioned().map(|(call, makes)| {
+        let what = format!("durable after {}", call.replace('_', " "));
+        claim(&what, makes.is.meaning(), &makes.cite)
+    });
+    let rest = [
+        claim("what else survives", guarantee.order.is.meaning(), &guarantee.order.cite),
+        claim("contents of files", guarantee.data.is.meaning(), &guarantee.data.cite),
         claim("power failures survived", &levels.join(", "), &guarantee.survives.cite),
         claim("mounts and works afterwards", recovers, &guarantee.recovers.cite),
         claim("capacity that may be missing", &format!("{} bytes", slack.is), &slack.cite),
-    ]
+    ];
+    calls.chain(rest).collect()
 }

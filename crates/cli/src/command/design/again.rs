@@ -104,7 +104,7 @@ pub(crate) fn shrink(args: &ShrinkArgs, dir: &Path, out: &Path, json: bool) -> R
         let (steps, before) = (finding.record.steps, stored.record.steps);
         print_json(&json!({"id": finding.record.id, "ops": steps, "ops_before": before}))?;
     } else {
-        print(&format!("{}files:  {}\n", finding.text(), dir.display()))?;
+        print(&format!("{}files:  {}\n", finding.text(), crate::supervise::output::shown(&dir)))?;
     }
     Ok(Ending::Findings)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use fathom_designs::mapping;
 
-use crate::args::duration;
+use crate::args::{duration, jobs};
 use crate::progress::KnownArgs;
 
 #[derive(Debug, Args)]
@@ -65,7 +65,7 @@ pub(crate) struct DesignArgs {
     #[arg(long, value_name = "MIB")]
     pub(crate) memory_mib: Option<u64>,
     /// Threads of the search [default: one per core]
-    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true)]
+    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true, value_parser = jobs)]
     pub(crate) jobs: usize,
     #[command(flatten)]
     pub(crate) known: KnownArgs,

@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Error, Result, anyhow};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use fathom_designs::catalog::{Spec, SpecError, Visitor, names};
 use fathom_designs::finding::{Finding, first_seen};
 use fathom_designs::story::ExplainedSystem;
@@ -22,6 +22,8 @@ use fathom_record::Observer;
 use super::Ending;
 use crate::near::did_you_mean;
 use crate::progress::RunObserver;
+use crate::sizes;
+use crate::supervise::worker;
 use crate::text::{print, print_json};
 pub(crate) use args::DesignArgs;
 use tell::{Outcome, Violation};
@@ -30,6 +32,8 @@ use tell::{Outcome, Violation};
 const MAPPING_STATES_DEFAULT: u64 = 1_000_000;
 /// Length of a workload unless told otherwise.
 const DEPTH_DEFAULT: u32 = 6;
+/// Shrinking and writing may add so much to the budget.
+const GRACE: Duration = Duration::from_secs(60);
 /// Time for shrinking one violation; the paths of the search are short already.
 const SHRINK_BUDGET: Duration = Duration::from_secs(10);
 
@@ -48,6 +52,9 @@ pub(crate) fn run(args: &DesignArgs, out: &Path, json: bool) -> Result<Ending> {
     match json {
         true => print_json(&outcome.json(observer.run()))?,
         false => print(&outcome.text(args, observer.run()))?,
+    }
+    if outcome.report.transitions == 0 && outcome.violations.is_empty() {
+        bail!("no step was taken: this run says nothing about {spec}");
     }
     Ok(ending)
 }
@@ -96,7 +103,8 @@ impl Visitor for Explore<'_> {
     type Out = Result<Outcome>;
 
     fn visit<S: ExplainedSystem>(self, system: &S) -> Result<Outcome> {
-        let plan = Plan { deadlock: system.has_deadlocks(), ..plan(self.args, self.spec) };
+        let plan = Plan { deadlock: system.has_deadlocks(), ..plan(self.args, self.spec)? };
+        worker::limit(GRACE, plan.time_max.map(|time| time + GRACE));
         let is_critical = |property: &str| system.is_critical(property);
         let mut watcher = Watcher {
             spec: self.spec,
@@ -140,7 +148,7 @@ fn look_into<S: ExplainedSystem>(system: &S, spec: &Spec, discovery: &Discovery)
 }
 
 /// How far to go.
-fn plan(args: &DesignArgs, spec: &Spec) -> Plan {
+fn plan(args: &DesignArgs, spec: &Spec) -> Result<Plan> {
     let depth_max = match spec.name.as_str() {
         "journal" | "log" => Some(args.depth.unwrap_or(DEPTH_DEFAULT)),
         _ => args.depth,
@@ -149,24 +157,31 @@ fn plan(args: &DesignArgs, spec: &Spec) -> Plan {
         "link" | "index" if args.depth.is_none() => args.states.or(Some(MAPPING_STATES_DEFAULT)),
         _ => args.states,
     };
-    Plan { states_max, ..bounds(args, depth_max) }
+    Ok(Plan { states_max, ..bounds(args, depth_max)? })
 }
 
 /// The bounds that were typed.
-fn bounds(args: &DesignArgs, depth_max: Option<u32>) -> Plan {
-    Plan {
+fn bounds(args: &DesignArgs, depth_max: Option<u32>) -> Result<Plan> {
+    let memory = match args.bitstate_mib {
+        None => Memory::Exact,
+        Some(mib) => {
+            let bytes = sizes::mib("--bitstate-mib", mib as u64)?;
+            sizes::must_fit(&format!("--bitstate-mib {mib}"), bytes)?;
+            Memory::Bitstate { bytes: bytes as usize, hashes: 3, seed: 1 }
+        }
+    };
+    let memory_max_bytes =
+        args.memory_mib.map(|mib| sizes::mib("--memory-mib", mib)).transpose()?;
+    Ok(Plan {
         threads: args.jobs,
         depth_max,
         states_max: args.states,
-        memory_max_bytes: args.memory_mib.map(|mib| mib << 20),
+        memory_max_bytes,
         time_max: args.budget,
         stop_at_first: args.first,
-        memory: match args.bitstate_mib {
-            None => Memory::Exact,
-            Some(mib) => Memory::Bitstate { bytes: mib << 20, hashes: 3, seed: 1 },
-        },
+        memory,
         ..Plan::default()
-    }
+    })
 }
 
 fn explore<S: System>(

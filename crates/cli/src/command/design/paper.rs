@@ -68,7 +68,7 @@ fn mapping_table(args: &DesignArgs, text: &mut String, rows: &mut Vec<Value>) ->
                     let layout = Layout::new(kind, FILES, BLOCKS)?;
                     let seed = Mapping::new(kind)?;
                     let mapping = Mapping { layout, order, cache, threads, ..seed };
-                    let report = explore(&mapping, args, &plan(args, None), &mut Unobserved)?;
+                    let report = explore(&mapping, args, &plan(args, None)?, &mut Unobserved)?;
                     let found = Fault::ALL.map(|fault| report.discovery(fault.name()).is_some());
                     let cells = Fault::ALL.map(|fault| match report.discovery(fault.name()) {
                         None => "-",
@@ -114,7 +114,7 @@ fn isomorphism_table(args: &DesignArgs, text: &mut String) -> Result<Vec<Value>>
         let count = |names_count| -> Result<u64> {
             let remember = if names_count { 8 } else { 0 };
             let explorer = log_explorer(Limits { remember, names_count, crashes: 0 }, &[])?;
-            Ok(explore(&explorer, args, &plan(args, Some(depth)), &mut Unobserved)?.states)
+            Ok(explore(&explorer, args, &plan(args, Some(depth))?, &mut Unobserved)?.states)
         };
         let (all, few) = (count(true)?, count(false)?);
         let fewer = 100.0 * (1.0 - few as f64 / all as f64);
@@ -137,7 +137,7 @@ fn remember_table(args: &DesignArgs, text: &mut String) -> Result<Vec<Value>> {
     for remember in 0..=4 {
         let limits = Limits { remember, ..Limits::default() };
         let explorer = log_explorer(limits, &[Switch::ReuseEarly, Switch::OneLog])?;
-        let report = explore(&explorer, args, &plan(args, Some(DEPTH + 1)), &mut Unobserved)?;
+        let report = explore(&explorer, args, &plan(args, Some(DEPTH + 1))?, &mut Unobserved)?;
         let (states, found) = (grouped(report.states), report.violations().count());
         let _ = writeln!(text, "{remember:>4} {states:>8}  {found}");
         rows.push(json!({"kept": remember, "states": report.states, "violated": found}));

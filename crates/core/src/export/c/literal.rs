@@ -16,19 +16,6 @@ pub(super) fn string(bytes: &[u8]) -> String {
     text + "\""
 }
 
-/// A name as `add_name` in `runtime/name.c` prints it.
-pub(super) fn name(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for &byte in bytes {
-        match byte {
-            b'\\' => text.push_str("\\\\"),
-            b' '..=b'~' => text.push(byte as char),
-            _ => text.push_str(&format!("\\x{byte:02x}")),
-        }
-    }
-    text
-}
-
 /// A signed number; the smallest one has no literal of its own.
 pub(super) fn signed(value: i64) -> String {
     match value {
@@ -76,7 +63,6 @@ mod tests {
     #[test]
     fn strings_survive_every_byte() {
         assert_eq!(string(b"a\"b\\c?\n1\xff"), r#""a\"b\\c\?\0121\377""#);
-        assert_eq!(name(b"a\\\n\xc3"), r"a\\\x0a\xc3");
     }
 
     #[test]

@@ -4,19 +4,22 @@
 //! compares with the trace. Answers are compared as text in the form of [`Outcome`]'s `Display`, so
 //! that a difference is readable. Only the helpers that the steps need are part of the program.
 //!
-//! Exit codes: 0 every outcome as in the trace, 1 some differ, 2 the program could not do its work.
+//! The program of a finding ends by checking what its subject got wrong.
 
+mod ending;
 mod literal;
 mod runtime;
 mod statement;
 
 use std::fmt::Write as _;
 
-use super::{Assert, ExportError, ascii, check_names, origin};
+use super::{
+    Assert, Compared, ExportError, answer, ascii, check_names, exit_codes, has_ending, origin,
+};
 use crate::op::Op;
-use crate::outcome::{Outcome, Payload};
+use crate::outcome::Outcome;
 use crate::trace::{Step, Trace};
-use runtime::Runtime;
+use runtime::{Helper, Runtime};
 
 /// Steps per C function: compilers take long over very long functions.
 const STEPS_PER_FUNCTION: usize = 500;
@@ -36,33 +39,36 @@ pub fn program(trace: &Trace, assert: Assert) -> Result<String, ExportError> {
     for (number, steps) in trace.steps.chunks(STEPS_PER_FUNCTION).enumerate() {
         let _ = write!(body, "\nstatic void steps_{number}(void)\n{{\n");
         for step in steps {
-            body.push_str(&step_text(step, assert, &mut runtime));
+            body.push_str(&step_text(step, Compared::of(step, trace, assert), &mut runtime));
         }
         body.push_str("}\n");
         let _ = writeln!(calls, "    steps_{number}();");
+    }
+    if has_ending(trace, assert) {
+        let ending = ending::of(&trace.header.claims, &mut runtime);
+        calls.push_str(if ending.is_empty() { "" } else { "    check_the_end();\n" });
+        body.push_str(&ending);
     }
     Ok([&comment(trace, assert), INCLUDES, &runtime.text(), &body, &main(&runtime, &calls)]
         .concat())
 }
 
 fn comment(trace: &Trace, assert: Assert) -> String {
-    let compared = match assert {
-        Assert::Recorded => "what the subject answered when the trace was recorded",
-        Assert::Expected => "what the reference answers",
-    };
-    format!(
+    let mut text = format!(
         "// {}
 //
 // Build: cc -Wall -Wextra -o repro repro.c
 // Run:   ./repro [DIRECTORY]
 //
 // DIRECTORY is an empty directory (mode 0755) of the file system to test; without it the program
-// makes one in $TMPDIR. Every step is compared with
-// {compared}.
-// Exit code: 0 all alike, 1 some DIFFERENT, 2 the program itself failed.
+// makes one in $TMPDIR.
 ",
         origin(trace)
-    )
+    );
+    for line in exit_codes(trace, assert) {
+        let _ = writeln!(text, "// {}", line.replace('?', "\\x3f"));
+    }
+    text
 }
 
 const INCLUDES: &str = "
@@ -105,7 +111,7 @@ const INCLUDES: &str = "
 #endif
 ";
 
-fn step_text(step: &Step, assert: Assert, runtime: &mut Runtime) -> String {
+fn step_text(step: &Step, compared: Compared<'_>, runtime: &mut Runtime) -> String {
     let mut text = String::new();
     if let Some(expected) = &step.expected {
         let _ =
@@ -113,10 +119,20 @@ fn step_text(step: &Step, assert: Assert, runtime: &mut Runtime) -> String {
         let _ = writeln!(text, "    // The reference expected: {}", remark(&step.op, expected));
     }
     let call = literal::string(step.op.to_string().as_bytes());
-    let answer = literal::string(answer(&step.op, assert.outcome(step)).as_bytes());
+    let literal = |outcome| literal::string(answer(&step.op, outcome).as_bytes());
     let statement = statement::of(&step.op, runtime);
     let _ = writeln!(text, "    begin({}, {call});", step.n);
-    let _ = writeln!(text, "    end({statement}, {answer});");
+    let _ = match compared {
+        Compared::Not => {
+            text.push_str("    // Not compared: correct file systems differ here.\n");
+            writeln!(text, "    end({statement}, NULL);")
+        }
+        Compared::With(outcome) => writeln!(text, "    end({statement}, {});", literal(outcome)),
+        Compared::Claim(outcome) => {
+            runtime.need(Helper::AnswerClaim);
+            writeln!(text, "    answer_must_be({statement}, {});", literal(outcome))
+        }
+    };
     text
 }
 
@@ -125,34 +141,11 @@ fn remark(op: &Op, outcome: &Outcome) -> String {
     ascii(&answer(op, outcome)).replace('?', "\\x3f") + "."
 }
 
-/// What the program prints for an outcome; names in ASCII, since C does not know Unicode.
-fn answer(op: &Op, outcome: &Outcome) -> String {
-    let value = match outcome.result {
-        Ok(value) => value.to_string(),
-        Err(errno) => errno.to_string(),
-    };
-    let payload = match (&outcome.payload, op) {
-        // Asked for a size, nothing was copied.
-        (_, Op::Getxattr { len: 0, .. } | Op::Listxattr { len: 0, .. }) => String::new(),
-        // Shown, not compared: see runtime/statfs.c.
-        (Payload::Statfs(_), _) => String::new(),
-        (Payload::Entries(entries), _) => {
-            let entry = |(name, kind): &(crate::FsBytes, char)| {
-                format!(" {kind}:{}", literal::name(name.as_bytes()))
-            };
-            " entries".to_owned() + &entries.iter().map(entry).collect::<String>()
-        }
-        (Payload::Names(names), _) => {
-            let name = |name: &crate::FsBytes| format!(" {}", literal::name(name.as_bytes()));
-            " names".to_owned() + &names.iter().map(name).collect::<String>()
-        }
-        (payload, _) => Outcome::with(payload.clone()).to_string()[1..].to_owned(),
-    };
-    value + &payload
-}
-
 fn main(runtime: &Runtime, calls: &str) -> String {
-    let slots = if runtime.has_slots() { "    no_open_files();\n" } else { "" };
+    let slots = if runtime.has(Helper::Slots) { "    no_open_files();\n" } else { "" };
+    let space = if runtime.has(Helper::ProbeSpace) { "    remember_space();\n" } else { "" };
+    let remount = if runtime.has(Helper::Remount) { NEEDS_REMOUNT } else { "" };
+    let summary = if runtime.has(Helper::Claims) { SUMMARY_OF_CLAIMS } else { SUMMARY_OF_STEPS };
     format!(
         "
 int main(int argc, char **argv)
@@ -162,7 +155,7 @@ int main(int argc, char **argv)
         fprintf(stderr, \"usage: %s [DIRECTORY]\\n\", argv[0]);
         return 2;
     }}
-    if (argc < 2) {{
+{remount}    if (argc < 2) {{
         const char *parent = getenv(\"TMPDIR\");
         snprintf(fresh, sizeof fresh, \"%s/fathom-XXXXXX\", parent ? parent : \"/tmp\");
         if (!mkdtemp(fresh) || chmod(fresh, 0755) != 0)
@@ -174,10 +167,26 @@ int main(int argc, char **argv)
         harness_failed(argc < 2 ? fresh : argv[1]);
     signal(SIGPIPE, SIG_IGN); // a FIFO without readers shall answer EPIPE
     umask({UMASK});
-{slots}{calls}    printf(\"%lu of %u steps are DIFFERENT\\n\", steps_different, {steps}u);
-    return steps_different ? 1 : 0;
-}}
+{slots}{space}{calls}    printf(\"%lu of %u steps are DIFFERENT\\n\", steps_different, {steps}u);
+{summary}}}
 ",
         steps = runtime.steps(),
     )
 }
+
+const NEEDS_REMOUNT: &str = "    if (!getenv(\"REMOUNT\")) {
+        fputs(\"a step remounts the file system: set REMOUNT to a command that does it\\n\", stderr);
+        return 2;
+    }
+";
+
+const SUMMARY_OF_STEPS: &str = "    return steps_different ? 1 : 0;\n";
+
+const SUMMARY_OF_CLAIMS: &str = "    if (steps_different) {
+        puts(\"The way to the end was another one: nothing is proved.\");
+        return 2;
+    }
+    printf(\"%lu of %lu claims are WRONG: %s\\n\", claims_wrong, claims,
+           claims_wrong ? \"the bug is there\" : \"the bug is not there\");
+    return claims_wrong ? 1 : 0;
+";

@@ -26,6 +26,21 @@ const HELPERS: &[(Helper, &str)] = &[
     (Helper::Become, include_str!("runtime/identity.c")),
     (Helper::Remount, include_str!("runtime/remount.c")),
     (Helper::Opaque, include_str!("runtime/opaque.c")),
+    (Helper::Claims, include_str!("runtime/claims.c")),
+    (Helper::Claim, include_str!("runtime/claim.c")),
+    (Helper::AnswerClaim, include_str!("runtime/answer.c")),
+    (Helper::Hex, include_str!("runtime/hex.c")),
+    (Helper::ProbeEntry, include_str!("runtime/probe_entry.c")),
+    (Helper::ProbeAttribute, include_str!("runtime/probe_attribute.c")),
+    (Helper::ProbeTarget, include_str!("runtime/probe_target.c")),
+    (Helper::ProbeNames, include_str!("runtime/probe_names.c")),
+    (Helper::ProbeContent, include_str!("runtime/probe_content.c")),
+    (Helper::ProbeXattr, include_str!("runtime/probe_xattr.c")),
+    (Helper::ProbeSame, include_str!("runtime/probe_same.c")),
+    (Helper::TimeOf, include_str!("runtime/time_of.c")),
+    (Helper::ProbeTime, include_str!("runtime/probe_time.c")),
+    (Helper::ProbeOrder, include_str!("runtime/probe_order.c")),
+    (Helper::ProbeSpace, include_str!("runtime/probe_space.c")),
 ];
 
 const REPORT: &str = include_str!("runtime/report.c");
@@ -51,6 +66,21 @@ pub(super) enum Helper {
     Become,
     Remount,
     Opaque,
+    Claims,
+    Claim,
+    AnswerClaim,
+    Hex,
+    ProbeEntry,
+    ProbeAttribute,
+    ProbeTarget,
+    ProbeNames,
+    ProbeContent,
+    ProbeXattr,
+    ProbeSame,
+    TimeOf,
+    ProbeTime,
+    ProbeOrder,
+    ProbeSpace,
 }
 
 impl Helper {
@@ -64,6 +94,15 @@ impl Helper {
             Helper::Names => &[Helper::Buffer, Helper::Name],
             Helper::MmapStore => &[Helper::Window, Helper::Pattern],
             Helper::MmapLoad => &[Helper::Window, Helper::Data],
+            Helper::Claim | Helper::AnswerClaim => &[Helper::Claims],
+            Helper::Hex
+            | Helper::ProbeEntry
+            | Helper::ProbeAttribute
+            | Helper::ProbeSame
+            | Helper::ProbeSpace => &[Helper::Claim],
+            Helper::ProbeTarget | Helper::ProbeNames => &[Helper::Claim, Helper::Name],
+            Helper::ProbeContent | Helper::ProbeXattr => &[Helper::Claim, Helper::Hex],
+            Helper::ProbeTime | Helper::ProbeOrder => &[Helper::Claim, Helper::TimeOf],
             _ => &[],
         }
     }
@@ -101,9 +140,9 @@ impl Runtime {
         slot
     }
 
-    /// Whether there are slots at all.
-    pub(super) fn has_slots(&self) -> bool {
-        self.helpers.contains(&Helper::Slots)
+    /// Whether a helper is part of the program.
+    pub(super) fn has(&self, helper: Helper) -> bool {
+        self.helpers.contains(&helper)
     }
 
     /// How many steps there are.
@@ -120,7 +159,7 @@ impl Runtime {
         let mut text =
             "\nstatic char *directory; /* where the steps are executed */\n\n".to_owned();
         text.push_str(&REPORT.replace("/*ERRNO_CASES*/\n", &cases));
-        if self.has_slots() {
+        if self.has(Helper::Slots) {
             let _ = write!(text, "\n#define SLOTS {}\n", self.slots.max(1));
         }
         for (helper, code) in HELPERS {

@@ -65,7 +65,14 @@ pub(super) fn of(op: &Op, run: &mut Runtime) -> String {
         | Op::Stat { target }
         | Op::Statfs { target }
         | Op::Access { target, .. } => on_attributes(op, target, run),
-        _ => on_names(op, run),
+        Op::Mkdir { .. }
+        | Op::Rmdir { .. }
+        | Op::Unlink { .. }
+        | Op::Rename { .. }
+        | Op::Link { .. }
+        | Op::Symlink { .. }
+        | Op::Readlink { .. }
+        | Op::Mknod { .. } => on_names(op, run),
     }
 }
 

@@ -1,4 +1,5 @@
-//! One operation as one shell command, where a command exists that does exactly this.
+//! One operation as one shell command, where a command exists that does exactly this; the others are
+//! [the helper's](super::python).
 
 use std::collections::BTreeMap;
 
@@ -22,6 +23,8 @@ const HARMLESS: OpenFlags =
 pub(super) struct Script {
     slots: BTreeMap<Slot, Opened>,
     acting_as_other: bool,
+    /// Open files are the helper's, and so is everything done with them.
+    helper: bool,
 }
 
 /// A slot that the script has opened.
@@ -35,6 +38,11 @@ struct Opened {
 }
 
 impl Script {
+    /// A script whose open files are the helper's.
+    pub(super) fn with_helper() -> Script {
+        Script { helper: true, ..Script::default() }
+    }
+
     /// The command of an operation whose call succeeded or failed when it was recorded; none if no
     /// tool expresses it.
     pub(super) fn command(&mut self, op: &Op, ok: bool) -> Option<String> {
@@ -69,7 +77,23 @@ impl Script {
             | Op::Symlink { .. }
             | Op::Readlink { .. }
             | Op::Mknod { .. } => on_names(op),
-            _ => self.on_target(op),
+            Op::Truncate { .. }
+            | Op::Chmod { .. }
+            | Op::Chown { .. }
+            | Op::Utimens { .. }
+            | Op::Setxattr { .. }
+            | Op::Getxattr { .. }
+            | Op::Listxattr { .. }
+            | Op::Removexattr { .. }
+            | Op::Stat { .. }
+            | Op::Statfs { .. }
+            | Op::Access { .. } => self.on_target(op),
+            // No common tool makes these calls.
+            Op::Lseek { .. }
+            | Op::SyncFileRange { .. }
+            | Op::MmapStore { .. }
+            | Op::MmapLoad { .. }
+            | Op::CopyFileRange { .. } => None,
         };
         if command.is_none() {
             self.forget(op);
@@ -87,7 +111,7 @@ impl Script {
     ) -> Option<String> {
         use OpenFlags as O;
         self.slots.remove(&slot);
-        if self.acting_as_other {
+        if self.acting_as_other || self.helper {
             return None;
         }
         let flags = flags.difference(HARMLESS);

@@ -1,18 +1,24 @@
 //! A trace as a bash script for people: one command per step, with the tools that everybody knows.
 //!
-//! Only whether a call succeeds is compared; data, attributes and listings are not. A step that
-//! tools cannot express is left out with a comment, and the head of the script counts those: the
-//! [C program](super::c) is exact.
+//! What tools cannot express is done by a helper in Python, which is part of the script and then has
+//! all open files. Of a command only its success is compared, of a step by the helper the whole
+//! answer. The script of a finding ends by checking what its subject got wrong.
 
 mod command;
+mod ending;
+mod python;
 
 use std::fmt::Write as _;
 
-use super::{Assert, ExportError, ascii, check_names, origin};
+use super::{Assert, Compared, ExportError, ascii, check_names, exit_codes, has_ending, origin};
+use crate::op::Op;
 use crate::trace::{Step, Trace};
-use command::Script;
+use command::{Script, quote};
 
 const RUNTIME: &str = include_str!("runtime.sh");
+const SLOTS: &str = include_str!("slots.sh");
+const HELPER: &str = include_str!("helper.sh");
+const CLAIMS: &str = include_str!("claims.sh");
 
 /// The script.
 ///
@@ -20,68 +26,186 @@ const RUNTIME: &str = include_str!("runtime.sh");
 /// If a name cannot be handed to the kernel.
 pub fn script(trace: &Trace, assert: Assert) -> Result<String, ExportError> {
     check_names(trace)?;
+    let steps = steps_by_tools(trace, assert);
+    let ending = if has_ending(trace, assert) { ending::of(&trace.header.claims) } else { None };
+    let ending_asks = ending.as_ref().is_some_and(|text| text.contains(" told "));
+    let helper = steps.is_none() || ending_asks;
+    let mut body = match steps {
+        Some(steps) if !helper => steps,
+        _ => steps_by_both(trace, assert),
+    };
+    if let Some(ending) = &ending {
+        body.push_str("\n# ---- The end.\n");
+        body.push_str(ending);
+    }
+    let mut text = head(trace, assert);
+    text.push_str(&needs(trace, &body));
+    if helper {
+        let _ = write!(
+            text,
+            "{NEEDS_PYTHON}helper=$(cat <<'PYTHON'\n{}PYTHON\n)\n\n",
+            python::helper(&body_calls(trace, &body))
+        );
+    }
+    text.push_str(RUNTIME);
+    text.push_str(if helper { HELPER } else { SLOTS });
+    if has_ending(trace, assert) {
+        text.push_str(CLAIMS);
+    }
+    if body.contains("told 'space(") {
+        text.push_str("told 'remember_space()' >/dev/null\n");
+    }
+    text.push_str(&body);
+    text.push_str(if has_ending(trace, assert) { SUMMARY_OF_CLAIMS } else { SUMMARY_OF_STEPS });
+    Ok(text)
+}
+
+/// What the helper is asked for, also by the functions of the script.
+fn body_calls(trace: &Trace, body: &str) -> String {
+    let remounts = trace.steps.iter().any(|step| step.op == Op::Remount);
+    let more = if remounts { "leave() come_back()" } else { "" };
+    format!("{body} {more} {}", if body.contains("space(") { "remember_space()" } else { "" })
+}
+
+/// The steps, if tools can express each of them and their success is all that is asked for.
+fn steps_by_tools(trace: &Trace, assert: Assert) -> Option<String> {
     let mut script = Script::default();
-    let mut exact = 0;
     let mut body = String::new();
     for step in &trace.steps {
-        if let Some(expected) = &step.expected {
-            let (found, expected) = (step.outcome.to_string(), expected.to_string());
-            let _ = writeln!(body, "# The subject answered:   {}", ascii(&found));
-            let _ = writeln!(body, "# The reference expected: {}", ascii(&expected));
+        let compared = Compared::of(step, trace, assert);
+        let command = script.command(&step.op, step.outcome.result.is_ok())?;
+        if matches!(compared, Compared::Claim(_)) {
+            return None;
         }
+        body.push_str(&remarks(step));
+        body.push_str(&by_tool(step, compared, &command));
+    }
+    Some(body)
+}
+
+/// The steps, where tools cannot by the helper.
+fn steps_by_both(trace: &Trace, assert: Assert) -> String {
+    let mut script = Script::with_helper();
+    let mut body = String::new();
+    for step in &trace.steps {
+        let compared = Compared::of(step, trace, assert);
         let command = script.command(&step.op, step.outcome.result.is_ok());
-        exact += usize::from(command.is_some());
-        body.push_str(&line(step, assert, command));
+        body.push_str(&remarks(step));
+        body.push_str(&match (&step.op, command) {
+            // Both have a mask and an identity of their own.
+            (Op::Umask { .. } | Op::Identity { .. }, Some(command)) => {
+                format!("{command}\n{}", by_helper(step, compared))
+            }
+            (_, Some(command)) if !matches!(compared, Compared::Claim(_)) => {
+                by_tool(step, compared, &command)
+            }
+            _ => by_helper(step, compared),
+        });
     }
-    let attr = if body.contains("fattr ") || body.contains("set_xattr ") { NEEDS_ATTR } else { "" };
-    Ok(format!("{}{attr}{RUNTIME}{body}{TAIL}", head(trace, exact)))
+    body
 }
 
-fn line(step: &Step, assert: Assert, command: Option<String>) -> String {
-    let (n, outcome) = (step.n, assert.outcome(step));
-    let call = step.op.to_string();
-    match command {
-        Some(command) => {
-            let class = if outcome.result.is_ok() { "ok" } else { "failed" };
-            format!("step {n} {class} {} {command}\n", command::quote(call.as_bytes()))
-        }
-        None => {
-            let outcome = outcome.to_string();
-            format!(
-                "# step {n} not expressible in shell: {} = {}; see the C program\n",
-                ascii(&call),
-                ascii(&outcome)
-            )
-        }
-    }
-}
-
-fn head(trace: &Trace, exact: usize) -> String {
+fn remarks(step: &Step) -> String {
+    let Some(expected) = &step.expected else { return String::new() };
+    let (found, expected) = (step.outcome.to_string(), expected.to_string());
     format!(
-        "#!/bin/bash
-# {}
-#
-# {exact} of {} steps are exact; the others are left out, and what comes after them may answer
-# differently for that reason. The C program of the same trace has all steps.
-#
-# Run: bash repro.sh [DIRECTORY]   (an empty directory of the file system to test)
-# Exit code: 0 all steps ok or failed as in the trace, 1 some DIFFERENT, 2 the script itself failed.
-# Needs coreutils and util-linux, for extended attributes the package attr.
-
-",
-        origin(trace),
-        trace.steps.len(),
+        "# The subject answered:   {}\n# The reference expected: {}\n",
+        ascii(&found),
+        ascii(&expected)
     )
 }
 
-const NEEDS_ATTR: &str = "
+fn by_tool(step: &Step, compared: Compared<'_>, command: &str) -> String {
+    let class = match compared {
+        Compared::Not => "any",
+        Compared::With(outcome) | Compared::Claim(outcome) if outcome.result.is_ok() => "ok",
+        Compared::With(_) | Compared::Claim(_) => "failed",
+    };
+    format!("step {} {class} {} {command}\n", step.n, call(step))
+}
+
+fn by_helper(step: &Step, compared: Compared<'_>) -> String {
+    let expression = quote(python::expression(&step.op).as_bytes());
+    let answer = |outcome| quote(super::answer(&step.op, outcome).as_bytes());
+    match compared {
+        Compared::Not => format!("exact {} '' {} {expression}\n", step.n, call(step)),
+        Compared::With(outcome) => {
+            format!("exact {} {} {} {expression}\n", step.n, answer(outcome), call(step))
+        }
+        Compared::Claim(outcome) => {
+            let what = quote(format!("{} {}", step.n, step.op).as_bytes());
+            format!("must_be {what} {} told {expression}\n", answer(outcome))
+        }
+    }
+}
+
+fn call(step: &Step) -> String {
+    quote(step.op.to_string().as_bytes())
+}
+
+fn head(trace: &Trace, assert: Assert) -> String {
+    let mut text = format!(
+        "#!/bin/bash
+# {}
+#
+# Run: bash repro.sh [DIRECTORY]   (an empty directory of the file system to test)
+",
+        origin(trace),
+    );
+    for line in exit_codes(trace, assert) {
+        let _ = writeln!(text, "# {line}");
+    }
+    text.push('\n');
+    text
+}
+
+/// What is looked for before anything is done.
+fn needs(trace: &Trace, body: &str) -> String {
+    let attr = body.lines().any(|line| {
+        line.starts_with("step ") && (line.contains("fattr ") || line.contains("set_xattr "))
+    });
+    let remount = trace.steps.iter().any(|step| step.op == Op::Remount);
+    [if attr { NEEDS_ATTR } else { "" }, if remount { NEEDS_REMOUNT } else { "" }].concat()
+}
+
+const NEEDS_ATTR: &str = "\
 command -v setfattr >/dev/null || {
     echo 'setfattr and getfattr are missing: install the package attr' >&2
     exit 2
 }
+
 ";
 
-const TAIL: &str = "
+const NEEDS_REMOUNT: &str = "\
+[ -n \"${REMOUNT-}\" ] || {
+    echo 'a step remounts the file system: set REMOUNT to a command that does it' >&2
+    exit 2
+}
+
+";
+
+const NEEDS_PYTHON: &str = "\
+command -v python3 >/dev/null || {
+    echo 'python3 is missing: it does what common tools cannot' >&2
+    exit 2
+}
+
+";
+
+const SUMMARY_OF_STEPS: &str = "
 echo \"$different steps are DIFFERENT\"
 [ \"$different\" -eq 0 ]
+";
+
+const SUMMARY_OF_CLAIMS: &str = "
+echo \"$different steps are DIFFERENT\"
+if [ \"$different\" -ne 0 ]; then
+    echo 'The way to the end was another one: nothing is proved.'
+    exit 2
+fi
+if [ \"$wrong\" -ne 0 ]; then
+    echo \"$wrong of $claims claims are WRONG: the bug is there\"
+    exit 1
+fi
+echo \"0 of $claims claims are WRONG: the bug is not there\"
 ";

@@ -93,7 +93,7 @@ impl Disk {
     ///
     /// # Errors
     /// If one cannot be read.
-    pub fn read_all(dir: &Path) -> Result<Vec<Disk>, RecordError> {
+    pub(crate) fn read_all(dir: &Path) -> Result<Vec<Disk>, RecordError> {
         let mut disks = Vec::new();
         for entry in fs::read_dir(dir.join(DIR)).into_iter().flatten() {
             let path =

@@ -1,14 +1,18 @@
 //! From the first suspicion to a complete finding: run it again, twice, then shrink it.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use fathom_core::{HarnessFault, Header, Op, Step, Testbed, Trace, Violation};
-
+use fathom_core::{
+    Errno, HarnessFault, Header, Op, Outcome, Step, Supervision, Testbed, Trace, Violation,
+};
 use fathom_model::{Model, TreeOptions};
+use serde::{Deserialize, Serialize};
 
 use super::shrink::Shrinker;
 use super::{Disk, Finding, RunRecord, Stored, TraceConfig, finding_id};
 use crate::check::Plan;
+use crate::check::call_monitor::CallMonitor;
 use crate::check::oracle::{Oracle, Signature};
 use crate::check::replay::trace_config;
 use crate::check::rerun::{CompareTrees, Run, Runner, Trees};
@@ -86,15 +90,18 @@ pub fn investigate(
     let mut minimal = case.clone();
     if reproduced {
         let deadline = Instant::now() + Duration::from_secs(plan.config.check.shrink_seconds);
-        let mut shrinker = Shrinker::new(runner, signature.clone(), deadline);
+        let mut shrinker =
+            Shrinker::new(runner, signature.clone(), deadline).supervised(&plan.supervision);
         minimal = shrinker.shrink(&case.ops()).and_then(Case::of_run).unwrap_or(minimal);
     }
-    let trees = runner.trees(&minimal.ops())?;
+    let (trees, claims) = runner.evidence(&minimal.ops(), &mut minimal.violation)?;
     let subject = runner.subject.name();
+    let mut minimal_trace = trace(&subject, plan, &signature, minimal.steps.clone());
+    minimal_trace.header.claims = claims;
     Ok(Finding {
         id: finding_id(&subject, &signature, minimal.ops().iter()),
         trace: trace(&subject, plan, &signature, case.steps),
-        minimal: trace(&subject, plan, &signature, minimal.steps),
+        minimal: minimal_trace,
         violation: minimal.violation,
         signature,
         episode,
@@ -151,32 +158,75 @@ fn expected_trees(plan: &Plan, ops: &[Op]) -> Trees {
     trees
 }
 
-/// A call that never returned: nothing can be run again. All answers before it were as expected.
+/// A call that never returned: nothing can be run again.
 pub fn hang(subject: &str, plan: &Plan, ops: &[Op], late: Duration) -> Finding {
     let violation = Violation::Hang { seconds: late.as_secs() };
-    let mut steps = Vec::new();
-    if let Ok(mut model) = Model::new(plan.reference.clone()) {
-        for (n, op) in ops.iter().enumerate() {
-            let outcome = model.execute(op);
-            steps.push(Step { n: n as u64, op: op.clone(), outcome, expected: None, tree: None });
+    source(subject, plan).last_words(ops, violation)
+}
+
+/// What a finding says of the campaign that it comes from.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FindingSource {
+    /// The subject, as it can be typed.
+    pub subject: String,
+    /// Seed of the campaign.
+    pub seed: u64,
+    /// The reference of the subject.
+    pub reference: fathom_model::Config,
+    /// Whether the order of timestamps was compared.
+    pub times: bool,
+    /// Kernel version, profile, ….
+    pub labels: BTreeMap<String, String>,
+}
+
+impl FindingSource {
+    /// Makes a finding of operations whose last one was never answered. All answers before it were
+    /// as expected, otherwise there would have been a finding before.
+    pub fn last_words(&self, ops: &[Op], violation: Violation) -> Finding {
+        let mut steps = Vec::new();
+        let mut trees = Trees::default();
+        if let Ok(mut model) = Model::new(self.reference.clone()) {
+            for (n, op) in ops.iter().enumerate() {
+                let last = n + 1 == ops.len();
+                if last {
+                    trees.before = model.volume().tree(TreeOptions::default());
+                }
+                let answer = model.execute(op);
+                let (outcome, expected) =
+                    if last { (Outcome::err(Errno::ETIME), Some(answer)) } else { (answer, None) };
+                steps.push(Step { expected, ..Step::new(n as u64, op.clone(), outcome) });
+            }
+            trees.expected = model.volume().tree(TreeOptions::default());
+        }
+        let signature = Signature::of(ops.last().unwrap_or(&Op::Remount), &violation);
+        let trace = self.trace(&signature, steps);
+        let seen = signature.to_string();
+        Finding {
+            id: finding_id(&self.subject, &signature, ops.iter()),
+            minimal: trace.clone(),
+            trace,
+            violation,
+            signature,
+            episode: 0,
+            trees,
+            runs: vec![RunRecord { run: "campaign".to_owned(), ops: ops.len(), seen }],
+            labels: self.labels.clone(),
+            disks: Vec::new(),
+            sightings: 1,
+            complete: true,
         }
     }
-    let signature = Signature::of(ops.last().unwrap_or(&Op::Sync), &violation);
-    let trace = trace(subject, plan, &signature, steps);
-    let seen = signature.to_string();
-    Finding {
-        id: finding_id(subject, &signature, ops.iter()),
-        minimal: trace.clone(),
-        trace,
-        violation,
-        signature,
-        episode: 0,
-        trees: expected_trees(plan, ops),
-        runs: vec![RunRecord { run: "campaign".to_owned(), ops: ops.len(), seen }],
-        labels: plan.labels.clone(),
-        disks: Vec::new(),
-        sightings: 1,
-        complete: true,
+
+    fn trace(&self, signature: &Signature, steps: Vec<Step>) -> Trace {
+        let config = TraceConfig {
+            reference: self.reference.clone(),
+            times: self.times,
+            signature: Some(signature.clone()),
+        };
+        let mut header = Header::new(&*self.subject, "model");
+        header.seed = Some(self.seed);
+        header.config = serde_json::to_value(config).expect("a configuration is plain data");
+        Trace { header, steps }
     }
 }
 
@@ -188,29 +238,35 @@ pub fn shrink_further(
     subject: &mut dyn Testbed,
     stored: Stored,
     budget: Duration,
+    supervision: &Supervision,
 ) -> Result<Option<Finding>, HarnessFault> {
     let config = trace_config(&stored.minimal)?;
     let oracle = Oracle::new(&config.reference, config.times);
     let fsck = config.signature.as_ref().is_some_and(Signature::is_checker);
+    let journal = supervision.as_ref().map(|supervisor| supervisor.journal(0));
+    let monitor = journal.map(|journal| CallMonitor::new(Some(journal)));
     let mut runner =
-        Runner { subject, reference: &config.reference, oracle: &oracle, monitor: None, fsck };
+        Runner { subject, reference: &config.reference, oracle: &oracle, monitor, fsck };
     let ops: Vec<Op> = stored.minimal.ops().cloned().collect();
     let now = Case::of_run(runner.run(&ops, CompareTrees::AfterEach)?);
     let Some(case) = now.filter(|now| Some(now.signature()) == config.signature) else {
         return Ok(None);
     };
     let signature = case.signature();
-    let mut shrinker = Shrinker::new(&mut runner, signature.clone(), Instant::now() + budget);
-    let case = shrinker.shrink(&ops).and_then(Case::of_run).unwrap_or(case);
+    let mut shrinker = Shrinker::new(&mut runner, signature.clone(), Instant::now() + budget)
+        .supervised(supervision);
+    let mut case = shrinker.shrink(&ops).and_then(Case::of_run).unwrap_or(case);
     let ops = case.ops();
+    let (trees, claims) = runner.evidence(&ops, &mut case.violation)?;
+    let header = Header { claims, ..stored.minimal.header };
     Ok(Some(Finding {
         id: finding_id(&stored.recorded.subject, &signature, ops.iter()),
         violation: case.violation,
         signature,
         episode: stored.recorded.episode,
         trace: stored.trace,
-        minimal: Trace { header: stored.minimal.header, steps: case.steps },
-        trees: runner.trees(&ops)?,
+        minimal: Trace { header, steps: case.steps },
+        trees,
         runs: stored.runs,
         labels: stored.recorded.labels,
         disks: stored.disks,
@@ -236,13 +292,15 @@ fn seen(run: &Run) -> String {
 }
 
 fn trace(subject: &str, plan: &Plan, signature: &Signature, steps: Vec<Step>) -> Trace {
-    let config = TraceConfig {
+    source(subject, plan).trace(signature, steps)
+}
+
+fn source(subject: &str, plan: &Plan) -> FindingSource {
+    FindingSource {
+        subject: subject.to_owned(),
+        seed: plan.seed,
         reference: plan.reference.clone(),
         times: plan.config.check.times,
-        signature: Some(signature.clone()),
-    };
-    let mut header = Header::new(subject, "model");
-    header.seed = Some(plan.seed);
-    header.config = serde_json::to_value(config).expect("a configuration is plain data");
-    Trace { header, steps }
+        labels: plan.labels.clone(),
+    }
 }

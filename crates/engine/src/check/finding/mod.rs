@@ -1,10 +1,12 @@
 //! What is wrong with a subject: verified, shrunk, told and recorded.
 
+mod evidence;
 pub mod images;
 pub mod investigate;
 mod page;
 mod rebuild;
 pub mod record;
+mod reproducers;
 mod shorten_paths;
 pub mod shrink;
 mod smaller;

@@ -5,11 +5,11 @@ use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use fathom_core::export::{self, Assert};
 use fathom_core::{Trace, Violation};
 use fathom_record::{Evidence, RecordError};
 use serde::{Deserialize, Serialize};
 
+use super::reproducers::reproducers;
 use super::{Disk, Finding, RunRecord};
 use crate::check::oracle::Signature;
 
@@ -21,7 +21,8 @@ pub const KIND: &str = "check";
 pub struct Recorded {
     /// Names it.
     pub id: String,
-    /// `outcome`, `tree`, `non_deterministic`, `checker`, `kernel_log` or `hang`.
+    /// `outcome`, `tree`, `non_deterministic`, `checker`, `kernel_log`, `hang`, `died`, `oops` or
+    /// `out_of_memory`.
     pub class: String,
     /// Class, operation and what differs.
     pub signature: Signature,
@@ -128,14 +129,7 @@ impl Finding {
 
     /// Programs that show the finding without Fathom.
     fn reproducers(&self) -> [Evidence; 2] {
-        [
-            ("repro.c", export::c::program(&self.minimal, Assert::Recorded)),
-            ("repro.sh", export::shell::script(&self.minimal, Assert::Recorded)),
-        ]
-        .map(|(name, program)| {
-            let text = program.unwrap_or_else(|error| format!("not possible: {error}\n"));
-            Evidence::text(name, text)
-        })
+        reproducers(&self.minimal).map(|(name, text)| Evidence::text(name, text))
     }
 
     /// Writes the directory `out/ID` and returns its path. What exists is replaced: the same id is
@@ -151,7 +145,9 @@ impl Finding {
     pub(super) fn diff(&self) -> String {
         match &self.violation {
             Violation::Outcome { expected, found } => {
-                format!("answer: expected {expected}, found {found}\n")
+                let details = self.answer_details().join("\n");
+                let details = if details.is_empty() { details } else { details + "\n" };
+                format!("answer: expected {expected}, found {found}\n{details}")
             }
             Violation::NonDeterministic { first, second } => {
                 format!("answer: first {first}, then {second}\n")
@@ -164,6 +160,9 @@ impl Finding {
                 lines.iter().map(|line| format!("{line}\n")).collect()
             }
             Violation::Hang { seconds } => format!("answer: none in {seconds} s\n"),
+            Violation::Died { how } => format!("answer: none, the process died ({how})\n"),
+            Violation::Oops { lines } => lines.iter().map(|line| format!("{line}\n")).collect(),
+            Violation::OutOfMemory { mib } => format!("answer: none, {mib} MiB were used up\n"),
         }
     }
 }
@@ -213,14 +212,18 @@ impl Recorded {
     }
 }
 
-/// Reads a trace file.
+/// Reads a trace file of one caller.
 ///
 /// # Errors
-/// If it cannot be read, is damaged or from a newer version.
+/// If it cannot be read, is damaged, from a newer version or of several callers.
 pub fn read_trace(path: &Path) -> Result<Trace, RecordError> {
     let file = File::open(path).map_err(|source| io_error(path, source))?;
-    Trace::read(BufReader::new(file))
-        .map_err(|error| RecordError::Damaged { path: path.to_owned(), message: error.to_string() })
+    let damaged = |message: String| RecordError::Damaged { path: path.to_owned(), message };
+    let trace = Trace::read(BufReader::new(file)).map_err(|error| damaged(error.to_string()))?;
+    match trace.is_sequential() {
+        true => Ok(trace),
+        false => Err(damaged("the trace has several callers, which cannot be replayed".to_owned())),
+    }
 }
 
 fn trace_bytes(trace: &Trace) -> Vec<u8> {

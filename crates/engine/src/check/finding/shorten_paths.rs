@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fathom_core::{FsPath, Op, Target};
+use fathom_core::{FsPath, Op, OperandMut, Target};
 
 /// Versions of `ops` in which one directory is left out of every path that goes through it.
 pub(super) fn shorten_paths(ops: &[Op]) -> Vec<Vec<Op>> {
@@ -29,31 +29,15 @@ fn without(ops: &[Op], dir: &FsPath) -> Vec<Op> {
 
 /// Every path argument.
 fn paths(op: &mut Op) -> Vec<&mut FsPath> {
-    match op {
-        Op::Open { path, .. }
-        | Op::Mkdir { path, .. }
-        | Op::Rmdir { path }
-        | Op::Unlink { path }
-        | Op::Symlink { path, .. }
-        | Op::Readlink { path, .. }
-        | Op::Mknod { path, .. } => vec![path],
-        Op::Rename { from, to, .. } | Op::Link { from, to, .. } => vec![from, to],
-        Op::Truncate { target, .. }
-        | Op::Chmod { target, .. }
-        | Op::Chown { target, .. }
-        | Op::Utimens { target, .. }
-        | Op::Setxattr { target, .. }
-        | Op::Getxattr { target, .. }
-        | Op::Listxattr { target, .. }
-        | Op::Removexattr { target, .. }
-        | Op::Stat { target }
-        | Op::Statfs { target }
-        | Op::Access { target, .. } => match target {
-            Target::Path(path) | Target::Link(path) => vec![path],
-            Target::Slot(_) => Vec::new(),
-        },
-        _ => Vec::new(),
-    }
+    let mut paths = Vec::new();
+    op.operands_mut(|operand| {
+        if let OperandMut::Path(path, ..)
+        | OperandMut::Target(Target::Path(path) | Target::Link(path), ..) = operand
+        {
+            paths.push(path);
+        }
+    });
+    paths
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 use std::convert::Infallible;
 use std::time::Instant;
 
-use fathom_core::Op;
+use fathom_core::{Op, Supervision};
 use fathom_model::Model;
 use fathom_record::minimise;
 
@@ -23,6 +23,8 @@ pub struct Shrinker<'a, 'b> {
     runner: &'a mut Runner<'b>,
     signature: Signature,
     deadline: Instant,
+    /// Who may ask for an earlier end.
+    supervision: Supervision,
     /// How candidates are run.
     compare: CompareTrees,
 }
@@ -30,7 +32,13 @@ pub struct Shrinker<'a, 'b> {
 impl<'a, 'b> Shrinker<'a, 'b> {
     /// A shrinker that keeps `signature`.
     pub fn new(runner: &'a mut Runner<'b>, signature: Signature, deadline: Instant) -> Self {
-        Shrinker { runner, signature, deadline, compare: CompareTrees::AtTheEnd }
+        let (supervision, compare) = (None, CompareTrees::AtTheEnd);
+        Shrinker { runner, signature, deadline, supervision, compare }
+    }
+
+    /// Ends early if the supervisor wants that.
+    pub fn supervised(self, supervision: &Supervision) -> Self {
+        Shrinker { supervision: supervision.clone(), ..self }
     }
 
     /// The shortest run found; `None` if nothing shorter than `ops` shows the violation.
@@ -134,6 +142,7 @@ impl<'a, 'b> Shrinker<'a, 'b> {
     }
 
     fn is_late(&self) -> bool {
-        Instant::now() >= self.deadline
+        self.supervision.as_ref().is_some_and(|by| by.wants_the_end())
+            || Instant::now() >= self.deadline
     }
 }

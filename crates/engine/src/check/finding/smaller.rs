@@ -1,6 +1,6 @@
 //! Simpler versions of an operation.
 
-use bitflags::Flags;
+use fathom_core::operand::{FlagSet, OperandMut};
 use fathom_core::{Mode, Op};
 
 /// Operations like `op` with one argument simpler. Repeated, this ends: every version has a smaller
@@ -22,41 +22,66 @@ struct Choice {
     made: bool,
 }
 
+/// What is simplified first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    Offsets,
+    Amounts,
+    Flags,
+    Modes,
+}
+
 impl Choice {
     fn visit(&mut self, op: &mut Op) {
-        match op {
-            Op::Open { flags, mode, .. } => self.flags(flags).mode(mode),
-            Op::Read { len, .. } | Op::Readlink { len, .. } => self.number(len),
-            Op::Getxattr { len, .. } | Op::Listxattr { len, .. } => self.number(len),
-            Op::Pread { offset, len, .. } | Op::MmapLoad { offset, len, .. } => {
-                self.signed(offset).number(len)
+        for pass in [Pass::Offsets, Pass::Amounts, Pass::Flags, Pass::Modes] {
+            op.operands_mut(|operand| self.operand(operand, pass));
+        }
+    }
+
+    fn operand(&mut self, operand: OperandMut<'_>, pass: Pass) {
+        match operand {
+            OperandMut::Offset(offset, _)
+            | OperandMut::Distance(offset, _)
+            | OperandMut::Position(Some(offset), _)
+                if pass == Pass::Offsets =>
+            {
+                self.signed(offset)
             }
-            Op::Write { data, .. } => self.number(&mut data.len),
-            Op::Pwrite { offset, data, .. } => self.signed(offset).number(&mut data.len),
-            Op::MmapStore { offset, data, sync, .. } => {
-                self.signed(offset).number(&mut data.len).flags(sync)
-            }
-            Op::Lseek { offset, .. } => self.signed(offset),
-            Op::Truncate { len, .. } => self.signed(len),
-            Op::Fallocate { mode, offset, len, .. } => self.signed(offset).signed(len).flags(mode),
-            Op::SyncFileRange { offset, len, flags, .. } => {
-                self.signed(offset).signed(len).flags(flags)
-            }
-            Op::CopyFileRange { from_offset, to_offset, len, .. } => {
-                for offset in [from_offset, to_offset].into_iter().flatten() {
-                    self.signed(offset);
-                }
+            OperandMut::Length(len, _) | OperandMut::IntLength(len, _) if pass == Pass::Amounts => {
                 self.number(len)
             }
-            Op::Mkdir { mode, .. } | Op::Mknod { mode, .. } | Op::Chmod { mode, .. } => {
-                self.mode(mode)
-            }
-            Op::Rename { flags, .. } => self.flags(flags),
-            Op::Setxattr { value, flags, .. } => self.number(&mut value.len).flags(flags),
-            Op::Access { mode, .. } => self.flags(mode),
-            Op::Identity { groups, .. } => self.list(groups),
-            _ => self,
-        };
+            OperandMut::SignedLength(len, _) if pass == Pass::Amounts => self.signed(len),
+            OperandMut::Data(data, ..) if pass == Pass::Amounts => self.number(&mut data.len),
+            OperandMut::Flags(flags, _) if pass == Pass::Flags => self.flags(flags),
+            OperandMut::Mode(mode, _) if pass == Pass::Modes => self.mode(mode),
+            OperandMut::Groups(groups) if pass == Pass::Modes => self.list(groups),
+            // Another pass, or as simple as it gets.
+            OperandMut::Offset(..)
+            | OperandMut::Distance(..)
+            | OperandMut::Position(..)
+            | OperandMut::Length(..)
+            | OperandMut::IntLength(..)
+            | OperandMut::SignedLength(..)
+            | OperandMut::Data(..)
+            | OperandMut::Flags(..)
+            | OperandMut::Mode(..)
+            | OperandMut::Groups(_) => {}
+            OperandMut::Slot(..)
+            | OperandMut::Path(..)
+            | OperandMut::Target(..)
+            | OperandMut::Text(..)
+            | OperandMut::XattrName(..)
+            | OperandMut::Number(..)
+            | OperandMut::Whence(..)
+            | OperandMut::Mask(..)
+            | OperandMut::Device(_)
+            | OperandMut::Owner(..)
+            | OperandMut::Id(..)
+            | OperandMut::Time(_)
+            | OperandMut::At(_)
+            | OperandMut::Buffer(_)
+            | OperandMut::Fixed(..) => {}
+        }
     }
 
     /// Whether the simplification that comes now is the chosen one.
@@ -67,7 +92,7 @@ impl Choice {
         now
     }
 
-    fn number(&mut self, number: &mut u64) -> &mut Self {
+    fn number(&mut self, number: &mut u64) {
         let value = *number;
         let power = (value > 1).then(|| 1 << (value - 1).ilog2());
         for simpler in [Some(0), Some(1), power, Some(value / 2)].into_iter().flatten() {
@@ -75,35 +100,32 @@ impl Choice {
                 *number = simpler;
             }
         }
-        self
     }
 
     /// Negative numbers are there for a reason and stay.
-    fn signed(&mut self, number: &mut i64) -> &mut Self {
+    fn signed(&mut self, number: &mut i64) {
         if let Ok(mut value) = u64::try_from(*number) {
             self.number(&mut value);
             *number = value as i64;
         }
-        self
     }
 
-    fn flags<F: Flags<Bits = u32> + Copy>(&mut self, flags: &mut F) -> &mut Self {
-        let bits = flags.bits();
+    fn flags(&mut self, flags: &mut dyn FlagSet) {
+        let bits = flags.get();
         for bit in (0..32).map(|shift| 1 << shift).filter(|bit| bits & bit != 0) {
             if self.take() {
-                *flags = F::from_bits_retain(bits & !bit);
+                flags.set(bits & !bit);
             }
         }
-        self
     }
 
     /// The type bits stay.
-    fn mode(&mut self, mode: &mut Mode) -> &mut Self {
+    fn mode(&mut self, mode: &mut Mode) {
         let value = mode.0;
         let kind = value & Mode::S_IFMT;
         let usual = [0o644, 0o755];
         if usual.contains(&mode.perm()) {
-            return self;
+            return;
         }
         let without_special = (value & !0o7000 != value).then_some(value & 0o777);
         for simpler in usual.into_iter().chain(without_special) {
@@ -111,14 +133,12 @@ impl Choice {
                 mode.0 = kind | simpler;
             }
         }
-        self
     }
 
-    fn list(&mut self, list: &mut Vec<u32>) -> &mut Self {
+    fn list(&mut self, list: &mut Vec<u32>) {
         if !list.is_empty() && self.take() {
             list.clear();
         }
-        self
     }
 }
 

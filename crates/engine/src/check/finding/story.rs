@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use fathom_core::{Step, Violation};
+use fathom_core::{Probe, Step, Violation};
 
 use super::Finding;
 
@@ -22,6 +22,7 @@ impl fmt::Display for Finding {
         write_steps(f, steps)?;
         f.write_char('\n')?;
         write_violation(f, &self.violation, steps)?;
+        self.answer_details().iter().try_for_each(|line| writeln!(f, "  {line}"))?;
         f.write_char('\n')?;
         if let Some(vote) = self.labels.get("vote") {
             writeln!(f, "vote: {vote}")?;
@@ -30,6 +31,7 @@ impl fmt::Display for Finding {
         let found_in = self.trace.steps.len();
         match again {
             _ if !self.complete => writeln!(f, "as it was first seen: not yet run again")?,
+            0 if runs == 0 => writeln!(f, "not run again")?,
             0 => writeln!(f, "NOT REPRODUCED: {runs} more runs of the same operations were fine")?,
             _ => writeln!(f, "seen again in {again} of {runs} runs")?,
         }
@@ -37,6 +39,21 @@ impl fmt::Display for Finding {
             writeln!(f, "shrunk from {found_in} operations to {}", steps.len())?;
         }
         writeln!(f, "replay: fathom replay {}", self.id)
+    }
+}
+
+impl Finding {
+    /// Which fields of an answer differ; of `statfs`, how they have changed since the start.
+    pub(super) fn answer_details(&self) -> Vec<String> {
+        let Violation::Outcome { expected, found } = &self.violation else { return Vec::new() };
+        let claims = self.minimal.header.claims.iter();
+        let changes: Vec<String> = claims
+            .filter(|claim| claim.probe != Probe::Answer)
+            .map(|claim| {
+                format!("{}: expected {}, found {}", claim.probe, claim.expected, claim.found)
+            })
+            .collect();
+        if changes.is_empty() { expected.differences(found) } else { changes }
     }
 }
 
@@ -57,6 +74,10 @@ fn write_violation(
     steps: &[Step],
 ) -> fmt::Result {
     let number = steps.len();
+    let doing = match number {
+        0 => "setting up".to_owned(),
+        number => format!("operation {number}"),
+    };
     match violation {
         Violation::Outcome { expected, found } => {
             writeln!(f, "operation {number} gave another answer than the reference:")?;
@@ -83,6 +104,19 @@ fn write_violation(
         }
         Violation::Hang { seconds } => {
             writeln!(f, "operation {number} did not return within {seconds} s")
+        }
+        Violation::Died { how } => {
+            writeln!(f, "the process that executed {doing} died of it: {how}")
+        }
+        Violation::Oops { lines } if lines.is_empty() => {
+            writeln!(f, "the kernel ended the thread that executed {doing}")
+        }
+        Violation::Oops { lines } => {
+            writeln!(f, "the kernel did not survive {doing}; it logged:")?;
+            lines.iter().take(DIFFERENCES_SHOWN_MAX).try_for_each(|line| writeln!(f, "  {line}"))
+        }
+        Violation::OutOfMemory { mib } => {
+            writeln!(f, "{doing} used up the memory that there was: {mib} MiB")
         }
         Violation::Tree { differences } => {
             writeln!(f, "after operation {number} the tree is not that of the reference:")?;

@@ -43,7 +43,7 @@ impl Oracle {
     }
 
     /// Whether both answers mean the same.
-    pub fn same_answer(&self, op: &Op, expected: &Outcome, found: &Outcome) -> bool {
+    pub(crate) fn same_answer(&self, op: &Op, expected: &Outcome, found: &Outcome) -> bool {
         if expected == found {
             return true;
         }
@@ -65,7 +65,7 @@ impl Oracle {
 
     /// copy_file_range(2) may copy less than it was asked for. Where the profile allows that and the
     /// subject did so, this is what the reference has to do to stay in step.
-    pub fn short_copy(&self, op: &Op, expected: &Outcome, found: &Outcome) -> Option<Op> {
+    pub(crate) fn short_copy(&self, op: &Op, expected: &Outcome, found: &Outcome) -> Option<Op> {
         let (
             &Op::CopyFileRange { from, from_offset, to, to_offset, flags, .. },
             Ok(want),
@@ -110,7 +110,7 @@ impl Oracle {
     }
 
     /// The tree that the subject should show.
-    pub fn expected_tree(&self, model: &Model) -> Tree {
+    pub(crate) fn expected_tree(&self, model: &Model) -> Tree {
         model.volume().tree(TreeOptions { segments: false, times: self.times })
     }
 }

@@ -31,6 +31,9 @@ impl Signature {
                 return Signature(format!("kernel_log {}", without_numbers(first)));
             }
             Violation::Hang { .. } => "no answer".to_owned(),
+            Violation::Died { how } => how.clone(),
+            Violation::Oops { .. } => "kernel".to_owned(),
+            Violation::OutOfMemory { .. } => "memory".to_owned(),
         };
         Signature(format!("{} {} {what}", violation.class(), op.name()))
     }
@@ -38,7 +41,7 @@ impl Signature {
 
 impl Signature {
     /// Whether the file system's own checker found it.
-    pub fn is_checker(&self) -> bool {
+    pub(crate) fn is_checker(&self) -> bool {
         self.0.starts_with("checker ")
     }
 }

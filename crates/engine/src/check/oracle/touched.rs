@@ -3,66 +3,50 @@
 //! What an operation does elsewhere (to the contents of a directory that was renamed, to a file it
 //! did not name) shows in the next comparison of whole trees.
 
-use fathom_core::flags::OpenFlags;
-use fathom_core::{FsPath, Op, Slot, Target};
+use fathom_core::{Effect, FsPath, Op, Operand, Slot, Target};
 use fathom_model::Model;
 
 /// The paths that `op`, just executed, named: what it worked on, and, if it `changed` the tree, the
 /// directories whose names it can have changed. Without links and dots in them.
 pub fn touched(op: &Op, model: &Model, changed: bool) -> Vec<FsPath> {
     let mut paths = Paths { model, changed, found: Vec::with_capacity(4) };
-    match op {
-        Op::Open { slot, path, flags, .. } => {
-            if flags.contains(OpenFlags::O_CREAT) {
-                paths.name(path);
-            }
-            paths.slot(*slot);
-        }
-        Op::Mkdir { path, .. }
-        | Op::Rmdir { path }
-        | Op::Unlink { path }
-        | Op::Mknod { path, .. }
-        | Op::Symlink { path, .. } => paths.name(path),
-        Op::Rename { from, to, .. } => {
-            paths.name(from);
-            paths.name(to);
-        }
-        Op::Link { from, to, .. } => {
-            paths.target(&Target::Path(from.clone()));
-            paths.name(to);
-        }
-        Op::Write { slot, .. }
-        | Op::Pwrite { slot, .. }
-        | Op::Fallocate { slot, .. }
-        | Op::MmapStore { slot, .. }
-        | Op::CopyFileRange { to: slot, .. } => paths.slot(*slot),
-        Op::Truncate { target, .. }
-        | Op::Chmod { target, .. }
-        | Op::Chown { target, .. }
-        | Op::Utimens { target, .. }
-        | Op::Setxattr { target, .. }
-        | Op::Removexattr { target, .. } => paths.target(target),
-        // These change nothing, and what they say has been compared.
-        Op::Close { .. }
-        | Op::Read { .. }
-        | Op::Pread { .. }
-        | Op::Lseek { .. }
-        | Op::Readlink { .. }
-        | Op::Getxattr { .. }
-        | Op::Listxattr { .. }
-        | Op::Stat { .. }
-        | Op::Getdents { .. }
-        | Op::Statfs { .. }
-        | Op::Access { .. }
-        | Op::Fsync { .. }
-        | Op::Fdatasync { .. }
-        | Op::Sync
-        | Op::Syncfs { .. }
-        | Op::SyncFileRange { .. }
-        | Op::MmapLoad { .. }
-        | Op::Umask { .. }
-        | Op::Identity { .. }
-        | Op::Remount => {}
+    let mut opened = None;
+    op.operands(|operand| match operand {
+        Operand::Path(path, _, _, Effect::Binds) => paths.name(path),
+        Operand::Path(path, _, _, Effect::Changes) => paths.existing(path, true),
+        Operand::Target(target, _, Effect::Changes | Effect::Binds) => paths.target(target),
+        Operand::Slot(slot, _, Effect::Changes) => paths.slot(*slot),
+        Operand::Slot(slot, _, Effect::Binds) => opened = Some(*slot),
+        // What is only read has been compared.
+        Operand::Path(_, _, _, Effect::Reads)
+        | Operand::Target(_, _, Effect::Reads)
+        | Operand::Slot(_, _, Effect::Reads) => {}
+        Operand::Text(..)
+        | Operand::XattrName(..)
+        | Operand::Offset(..)
+        | Operand::Position(..)
+        | Operand::Distance(..)
+        | Operand::Length(..)
+        | Operand::IntLength(..)
+        | Operand::SignedLength(..)
+        | Operand::Data(..)
+        | Operand::Flags(..)
+        | Operand::Number(..)
+        | Operand::Whence(..)
+        | Operand::Mode(..)
+        | Operand::Mask(..)
+        | Operand::Device(_)
+        | Operand::Owner(..)
+        | Operand::Id(..)
+        | Operand::Groups(_)
+        | Operand::Time(_)
+        | Operand::At(_)
+        | Operand::Buffer(_)
+        | Operand::Fixed(..) => {}
+    });
+    // What was opened comes after the name by which it was.
+    if let Some(slot) = opened {
+        paths.slot(slot);
     }
     paths.found
 }
@@ -101,12 +85,15 @@ impl Paths<'_> {
     }
 
     fn target(&mut self, target: &Target) {
+        match target {
+            Target::Path(path) => self.existing(path, true),
+            Target::Link(path) => self.existing(path, false),
+            Target::Slot(slot) => self.slot(*slot),
+        }
+    }
+
+    fn existing(&mut self, path: &FsPath, follow: bool) {
         let volume = self.model.volume();
-        let (path, follow) = match target {
-            Target::Path(path) => (path, true),
-            Target::Link(path) => (path, false),
-            Target::Slot(slot) => return self.slot(*slot),
-        };
         self.add(volume.find(path, follow).and_then(|ino| volume.path_of(ino)));
     }
 

@@ -1,16 +1,19 @@
 //! Scripts played again: to look at a finding, to replay it, to shrink it.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
+use fathom_block::disks::{Questions, SubjectFailure};
 use fathom_block::{CrashPoint, Event as BlockEvent, Image, Window};
 use fathom_core::{HarnessFault, Op, Tree};
 
-use super::{CrashSystem, Interruption, Refusal, State};
+use super::CrashSystem;
+use super::execute::Refusal;
+use super::judge::Interruption;
+use super::state::State;
 use crate::crash::judge::Cause;
 use crate::crash::promise::Candidate;
-use crate::crash::recovery::{repaired, visible};
 use crate::crash::script::{Event, Script};
-use crate::crash::session::SubjectFailure;
 use crate::crash::workload::{Step, StepKind};
 use crate::search::System;
 
@@ -39,30 +42,16 @@ impl CrashSystem<'_> {
     /// # Errors
     /// If the harness fails.
     pub fn play(&self, script: &Script) -> Result<Option<ExecutedScript>, HarnessFault> {
-        let mut state = self.init().remove(0);
-        let mut events = script.0.iter().peekable();
-        while let Some(event) = events.next() {
-            let Event::Op(op) = event else { return Ok(None) };
-            let step = Step { kind: StepKind::Sync, ops: vec![op.clone()] };
-            let point = match events.peek() {
-                Some(Event::PowerCut(point)) => {
-                    events.next();
-                    Some(point)
-                }
-                _ => None,
-            };
-            if events.peek().is_none() {
-                let played = self.finale(&state, &step, point);
-                return self.fault().map_or(Ok(played), Err);
-            }
-            let next = match point {
-                Some(point) => self.crash(&state, &step, 0, point),
-                None => self.step(&state, &step, false),
-            };
-            let Some(next) = next else { return Ok(None) };
-            state = next;
-        }
-        Ok(None)
+        let (before, point) = match script.0.split_last() {
+            Some((Event::PowerCut(point), before)) => (before, Some(point)),
+            _ => (script.0.as_slice(), None),
+        };
+        let played = before.split_last().and_then(|(last, before)| {
+            let Event::Op(op) = last else { return None };
+            let state = self.lead(before)?;
+            self.finale(&state, &single(op), point)
+        });
+        self.fault().map_or(Ok(played), Err)
     }
 
     /// The last operation of a script, and the power failure in it.
@@ -83,15 +72,14 @@ impl CrashSystem<'_> {
         };
         let Some(point) = point else {
             match self.take_whole(state, step) {
-                Ok(taken) => played.found = Ok(taken.session.tree),
+                Ok(taken) => played.found = Ok(taken.recording.tree.unwrap_or_default()),
                 Err(Refusal::Wrong { cause, what, .. }) => played.wrong = Some((cause, what)),
-                Err(Refusal::Full | Refusal::Unsupported) => return None,
+                Err(Refusal::Full | Refusal::Unsupported | Refusal::Fault) => return None,
             }
             return Some(played);
         };
         let taken = self.take(state, step).ok()?;
-        let positions = &taken.session.positions[taken.repeated..];
-        let (mut from, mut to) = (positions[0], positions[1]);
+        let (mut from, mut to) = (taken.marks()[0], taken.marks()[1]);
         let (during, after) = &taken.promises[0];
         let at = point.position();
         let halfway = matches!(point, CrashPoint::Torn { .. } | CrashPoint::Erase { .. });
@@ -99,8 +87,7 @@ impl CrashSystem<'_> {
         if at < from || (at == from && !halfway && is_mounting(state, op, from)) {
             (from, to, promise, op) = (0, from, &state.promise, &Op::Remount);
         }
-        let atomic_bytes = self.subject.geometry().atomic_bytes;
-        let window = Window::new(&state.base, &taken.session.log, atomic_bytes);
+        let window = self.window(&state.base, &taken);
         played.image = window.rebuild(point).ok()?;
         played.writes = tell_writes(&window, from.min(at), to, point);
         let interruption = Interruption { window: window.between(from, to), promise, op };
@@ -108,10 +95,22 @@ impl CrashSystem<'_> {
         let floor = self.capacity_floor(&interruption);
         played.wrong = self.verdict(&interruption, &played.image, &known, floor);
         played.promised = promise.candidates().iter().map(Candidate::tree).collect();
-        played.found = visible(self.subject, &played.image);
-        let repaired = repaired(self.subject, &played.image).ok();
-        played.repaired = repaired.filter(|tree| played.found.as_ref() != Ok(tree));
+        self.look(&mut played)?;
         Some(played)
+    }
+
+    /// Looks at the disk of a power failure, as it is and once it has repaired itself; `None` after a
+    /// failure of our own.
+    fn look(&self, played: &mut ExecutedScript) -> Option<()> {
+        let questions = Questions { repaired: true, ..Questions::TREE };
+        let facts = self.subject.examine(std::slice::from_ref(&played.image), &questions);
+        let facts = facts.map_err(|fault| self.note_fault(fault)).ok()?.into_iter().next()?;
+        let whole = |tree: &Arc<Tree>| (**tree).clone();
+        let view = facts.view.as_ref().map_err(Clone::clone);
+        played.found = view.map(|view| view.tree.as_ref().map(whole).unwrap_or_default());
+        let repaired = facts.repaired.as_ref().and_then(|repaired| repaired.as_ref().ok());
+        played.repaired = repaired.map(whole).filter(|tree| played.found.as_ref() != Ok(tree));
+        Some(())
     }
 
     /// All scripts that continue `script`, which ends with an operation, by a power failure in or
@@ -126,26 +125,34 @@ impl CrashSystem<'_> {
         found: &mut dyn FnMut(CrashPoint) -> ControlFlow<()>,
     ) -> Result<(), HarnessFault> {
         let Some((Event::Op(last), before)) = script.0.split_last() else { return Ok(()) };
-        let Some(state) = self.lead(before) else { return Ok(()) };
-        let step = Step { kind: StepKind::Sync, ops: vec![last.clone()] };
-        let Ok(taken) = self.take(&state, &step) else { return Ok(()) };
-        for (_, interruption) in self.interruptions(&state.base, &step, &taken) {
+        self.cut_everywhere(before, &single(last), cause, found);
+        self.fault().map_or(Ok(()), Err)
+    }
+
+    fn cut_everywhere(
+        &self,
+        before: &[Event],
+        step: &Step,
+        cause: &Cause,
+        found: &mut dyn FnMut(CrashPoint) -> ControlFlow<()>,
+    ) {
+        let Some(state) = self.lead(before) else { return };
+        let Ok(taken) = self.take(&state, step) else { return };
+        for (_, interruption) in self.interruptions(&state.base, step, &taken) {
             let floor = self.capacity_floor(&interruption);
             for level in &self.levels {
-                let enumerator = level.enumerator(&self.config.bounds);
-                let flow = enumerator.visit(&interruption.window, &mut |point, image| {
-                    let Some(known) = self.recovered(image) else { return ControlFlow::Break(()) };
-                    match self.verdict(&interruption, image, &known, floor) {
+                let flow =
+                    self.visit(*level, &interruption.window, &mut |point, image, known| match self
+                        .verdict(&interruption, image, known, floor)
+                    {
                         Some((seen, _)) if seen == *cause => found(point.clone()),
                         _ => ControlFlow::Continue(()),
-                    }
-                });
+                    });
                 if flow.is_break() {
-                    return self.fault().map_or(Ok(()), Err);
+                    return;
                 }
             }
         }
-        Ok(())
     }
 
     /// The state after some events.
@@ -154,7 +161,7 @@ impl CrashSystem<'_> {
         let mut events = events.iter().peekable();
         while let Some(event) = events.next() {
             let Event::Op(op) = event else { return None };
-            let step = Step { kind: StepKind::Sync, ops: vec![op.clone()] };
+            let step = single(op);
             state = match events.peek() {
                 Some(Event::PowerCut(point)) => {
                     events.next();
@@ -165,6 +172,11 @@ impl CrashSystem<'_> {
         }
         Some(state)
     }
+}
+
+/// A step of one operation.
+fn single(op: &Op) -> Step {
+    Step { kind: StepKind::Sync, ops: vec![op.clone()] }
 }
 
 /// Whether a power failure right before `op` is one right after a mount: see

@@ -38,7 +38,7 @@ impl Exact {
     }
 
     /// Makes a set that also keeps the depth of each key, and reports [`Arrival::Closer`].
-    pub fn with_depths() -> Exact {
+    pub(crate) fn with_depths() -> Exact {
         Exact { depths: Some(vec![0; HOMES_FIRST + OVERHANG]), ..Exact::new() }
     }
 

@@ -57,7 +57,7 @@ pub const SHARD_BITS: u32 = 6;
 pub const SHARDS: usize = 1 << SHARD_BITS;
 
 /// The shard of a key.
-pub fn shard_of(key: u128) -> usize {
+pub(crate) fn shard_of(key: u128) -> usize {
     (key >> (u128::BITS - SHARD_BITS)) as usize
 }
 
@@ -84,7 +84,7 @@ impl<V: Visited> Sharded<V> {
     }
 
     /// Locks one shard, to insert into it.
-    pub fn shard(&self, shard: usize) -> RwLockWriteGuard<'_, V> {
+    pub(crate) fn shard(&self, shard: usize) -> RwLockWriteGuard<'_, V> {
         // A panic elsewhere ends the search anyway; it must not turn into a second one here.
         self.shards[shard].0.write().unwrap_or_else(PoisonError::into_inner)
     }
@@ -109,7 +109,7 @@ pub struct View<'a, V> {
 
 impl<V: Visited> View<'_, V> {
     /// Whether the set keeps the smallest depth of each key ([`Visited::keeps_depths`]).
-    pub fn keeps_depths(&self) -> bool {
+    pub(crate) fn keeps_depths(&self) -> bool {
         self.set.shards[0].0.read().unwrap_or_else(PoisonError::into_inner).keeps_depths()
     }
 

@@ -261,6 +261,10 @@ impl BlockBacked for Faulty {
         }
     }
 
+    fn has_checker(&self) -> bool {
+        self.inside.has_checker()
+    }
+
     fn fsck(&self, image: &Image) -> Result<Option<String>, HarnessFault> {
         self.inside.fsck(image)
     }

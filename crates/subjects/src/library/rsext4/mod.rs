@@ -88,6 +88,10 @@ impl BlockBacked for Rsext4 {
         }
     }
 
+    fn has_checker(&self) -> bool {
+        true
+    }
+
     fn fsck(&self, image: &Image) -> Result<Option<String>, HarnessFault> {
         e2fsprogs::check(image)
     }

@@ -33,6 +33,7 @@ static void begin(unsigned long step, const char *call)
         harness_failed("open_memstream");
 }
 
+/* Without an expected answer it is only shown. */
 static void end(long long result, const char *expected)
 {
     char value[24];
@@ -45,8 +46,8 @@ static void end(long long result, const char *expected)
     if (fclose(payload) != 0)
         harness_failed("fclose");
     printf("%s%s\n", value, payload_text);
-    if (strncmp(expected, value, value_bytes) != 0 ||
-        strcmp(expected + value_bytes, payload_text) != 0) {
+    if (expected && (strncmp(expected, value, value_bytes) != 0 ||
+                     strcmp(expected + value_bytes, payload_text) != 0)) {
         printf("  DIFFERENT: expected %s\n", expected);
         steps_different++;
     }

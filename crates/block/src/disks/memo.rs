@@ -1,0 +1,177 @@
+//! Facts that are known because an examination of another disk read nothing that differs.
+//!
+//! Sound for examinations that are functions of what they read and that tell all of it. Whether they
+//! are is not taken on trust: one answer of [`VERIFIED_EVERY`] is compared with an examination, and a
+//! memo whose answer is wrong is not asked again.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use fathom_core::HarnessFault;
+
+use super::Examine;
+use super::facts::{Facts, Questions};
+use super::trie::Trie;
+use crate::image::Image;
+
+/// One answer of so many is verified: on littlefs this costs less than a hundredth of the time.
+const VERIFIED_EVERY: u64 = 512;
+
+/// Units that are kept at most (a unit takes 32 bytes: 128 MiB); then the memo starts anew.
+const UNITS_MAX: usize = 4 << 20;
+
+/// How a memo was used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoCounts {
+    /// Disks that were examined.
+    pub examined: u64,
+    /// Disks that were answered from the memo.
+    pub answered: u64,
+    /// Answers that were compared with an examination.
+    pub verified: u64,
+    /// Examinations that contradicted the memo, by their facts or by what they read: the file system
+    /// is not deterministic, or reads what it does not tell. The memo is off from the first one on.
+    pub refuted: u64,
+}
+
+/// Facts by what was read, for each set of questions.
+#[derive(Debug)]
+pub struct Memo {
+    tries: RwLock<HashMap<Questions, Trie<Arc<Facts>>>>,
+    verified_every: u64,
+    units_max: usize,
+    off: AtomicBool,
+    examined: AtomicU64,
+    answered: AtomicU64,
+    verified: AtomicU64,
+    refuted: AtomicU64,
+}
+
+impl Default for Memo {
+    fn default() -> Memo {
+        Memo {
+            tries: RwLock::default(),
+            verified_every: VERIFIED_EVERY,
+            units_max: UNITS_MAX,
+            off: AtomicBool::new(false),
+            examined: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
+            verified: AtomicU64::new(0),
+            refuted: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Memo {
+    /// A memo that never answers: everything is examined.
+    #[must_use]
+    pub fn disabled(self) -> Memo {
+        Memo { off: AtomicBool::new(true), ..self }
+    }
+
+    /// Compares one answer of `every` with an examination, the first one included; none if 0.
+    #[must_use]
+    pub fn verified_every(self, every: u64) -> Memo {
+        Memo { verified_every: every, ..self }
+    }
+
+    /// Keeps at most so many units.
+    #[must_use]
+    pub fn units_max(self, units_max: usize) -> Memo {
+        Memo { units_max, ..self }
+    }
+
+    /// How it was used so far.
+    pub fn counts(&self) -> MemoCounts {
+        MemoCounts {
+            examined: self.examined.load(Ordering::Relaxed),
+            answered: self.answered.load(Ordering::Relaxed),
+            verified: self.verified.load(Ordering::Relaxed),
+            refuted: self.refuted.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Answers for the disks that it knows, and has the others examined, all at once.
+    ///
+    /// # Errors
+    /// As the examination.
+    pub fn examine(
+        &self,
+        examiner: &dyn Examine,
+        disks: &[Image],
+        questions: &Questions,
+    ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
+        let mut facts: Vec<Option<Arc<Facts>>> =
+            disks.iter().map(|disk| self.known(disk, questions)).collect();
+        let mut wanted = Vec::new();
+        for (index, known) in facts.iter().enumerate() {
+            if known.is_none() || self.is_verified_next() {
+                wanted.push(index);
+            }
+        }
+        if !wanted.is_empty() {
+            let batch: Vec<Image> = wanted.iter().map(|index| disks[*index].clone()).collect();
+            let found = examiner.examine(&batch, questions)?;
+            for ((index, disk), found) in wanted.into_iter().zip(&batch).zip(found) {
+                self.learn(disk, questions, facts[index].as_deref(), &found);
+                facts[index] = Some(found);
+            }
+        }
+        let missing = || HarnessFault::new("examining disks", "fewer facts than disks came back");
+        facts.into_iter().collect::<Option<Vec<_>>>().ok_or_else(missing)
+    }
+
+    fn known(&self, disk: &Image, questions: &Questions) -> Option<Arc<Facts>> {
+        if self.off.load(Ordering::Relaxed) {
+            return None;
+        }
+        let tries = self.tries.read().unwrap_or_else(PoisonError::into_inner);
+        tries.get(questions)?.find(disk).map(Arc::clone)
+    }
+
+    /// Counts an answer; whether it is one of those that are verified.
+    fn is_verified_next(&self) -> bool {
+        let number = self.answered.fetch_add(1, Ordering::Relaxed);
+        self.verified_every > 0 && number.is_multiple_of(self.verified_every)
+    }
+
+    /// Takes over what an examination found; `answer` is what the memo would have said.
+    fn learn(
+        &self,
+        disk: &Image,
+        questions: &Questions,
+        answer: Option<&Facts>,
+        found: &Arc<Facts>,
+    ) {
+        if let Some(answer) = answer {
+            self.verified.fetch_add(1, Ordering::Relaxed);
+            if !answer.agree_with(found) {
+                self.switch_off();
+            }
+            return;
+        }
+        self.examined.fetch_add(1, Ordering::Relaxed);
+        let Some(units) = found.read.units() else { return };
+        if self.off.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut tries = self.tries.write().unwrap_or_else(PoisonError::into_inner);
+        let new = || Trie::new(found.read.unit_bytes());
+        let trie = tries.entry(*questions).or_insert_with(new);
+        if trie.unit_bytes() != found.read.unit_bytes() || trie.units() > self.units_max {
+            *trie = new();
+        }
+        if trie.insert(disk, units, Arc::clone(found)).is_err() {
+            drop(tries);
+            self.switch_off();
+        }
+    }
+
+    /// Forgets everything, for good: what was examined is not a function of what was read.
+    fn switch_off(&self) {
+        self.refuted.fetch_add(1, Ordering::Relaxed);
+        self.off.store(true, Ordering::Relaxed);
+        self.tries.write().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}

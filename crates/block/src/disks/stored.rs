@@ -1,0 +1,205 @@
+//! Recordings as evidence: everything that a run told its disks, in one file.
+//!
+//! A file system that is not deterministic writes something else each time; what it wrote when it was
+//! found is judged again from here. [`Capture`] keeps what is recorded, [`Playback`] answers from it:
+//! both stand where the file system itself would stand.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fathom_core::{HarnessFault, Op};
+
+use super::packed;
+use super::{
+    DiskFileSystem, End, Examine, Facts, Questions, Record, Recording, SubjectFailure, Workload,
+};
+use crate::backed::Guarantee;
+use crate::geometry::Geometry;
+use crate::image::Image;
+
+/// One mount of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The disk that was mounted.
+    pub base: Image,
+    /// The operations.
+    pub ops: Vec<Op>,
+    /// What happened.
+    pub recording: Recording,
+}
+
+impl Segment {
+    /// Whether the recording answers for a workload on a disk.
+    fn answers(&self, base: &Image, workload: &Workload<'_>) -> bool {
+        let same = |(mine, other): (&Op, &&Op)| mine == *other;
+        let is_prefix = workload.ops.len() <= self.ops.len()
+            && self.ops.iter().zip(workload.ops).all(same)
+            && self.base.digest() == base.digest();
+        let is_whole = workload.ops.len() == self.ops.len();
+        let unmounts = self.recording.unmounted.is_some();
+        is_prefix
+            && match workload.end {
+                End::Unmount => is_whole && unmounts,
+                End::PowerOff => !workload.look || (is_whole && !unmounts),
+            }
+            && (!workload.look || self.recording.tree.is_some())
+    }
+
+    fn recording(&self, workload: &Workload<'_>) -> Option<Recording> {
+        match workload.end {
+            End::PowerOff if !workload.look => self.recording.prefix(workload.ops.len()),
+            _ => Some(self.recording.clone()),
+        }
+    }
+}
+
+/// All mounts of a run, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredRecording {
+    /// The mounts.
+    pub segments: Vec<Segment>,
+}
+
+/// Bytes that are no recording of this version.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoredError {
+    /// Another version, or another kind of file.
+    #[error("not a recording of version {version}: it begins with {found:?}", version = packed::VERSION)]
+    Version {
+        /// The first line.
+        found: String,
+    },
+    /// The contents do not make sense.
+    #[error("the recording is damaged: {0}")]
+    Damaged(String),
+}
+
+impl StoredRecording {
+    /// The file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        packed::pack(self)
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it is of another version or damaged.
+    pub fn from_bytes(bytes: &[u8]) -> Result<StoredRecording, StoredError> {
+        packed::unpack(bytes)
+    }
+
+    /// What was recorded of a workload on a disk.
+    fn find(&self, base: &Image, workload: &Workload<'_>) -> Option<Recording> {
+        let found = self.segments.iter().rev().find(|segment| segment.answers(base, workload));
+        found.and_then(|segment| segment.recording(workload))
+    }
+}
+
+/// A file system whose recordings are kept.
+pub struct Capture<'a> {
+    inner: &'a dyn DiskFileSystem,
+    kept: Arc<Mutex<StoredRecording>>,
+}
+
+impl<'a> Capture<'a> {
+    /// Keeps what is recorded of `inner` in `kept`.
+    pub fn new(inner: &'a dyn DiskFileSystem, kept: Arc<Mutex<StoredRecording>>) -> Capture<'a> {
+        Capture { inner, kept }
+    }
+}
+
+impl Record for Capture<'_> {
+    fn record(
+        &self,
+        base: &Image,
+        workload: &Workload<'_>,
+    ) -> Result<Result<Recording, SubjectFailure>, HarnessFault> {
+        let recorded = self.inner.record(base, workload)?;
+        if let Ok(recording) = &recorded {
+            let ops = workload.ops.iter().map(|op| (*op).clone()).collect();
+            let segment = Segment { base: base.clone(), ops, recording: recording.clone() };
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            // A run is repeated from its last mount for each operation: the longest one counts.
+            kept.segments.retain(|shorter| {
+                let ended = shorter.recording.unmounted.is_some();
+                ended || shorter.base != segment.base || !segment.ops.starts_with(&shorter.ops)
+            });
+            kept.segments.push(segment);
+        }
+        Ok(recorded)
+    }
+}
+
+/// A file system that writes what it wrote when it was recorded, and is examined as it is now.
+pub struct Playback<'a> {
+    inner: &'a dyn DiskFileSystem,
+    stored: &'a StoredRecording,
+}
+
+impl<'a> Playback<'a> {
+    /// Answers from `stored` instead of recording `inner`.
+    pub fn new(inner: &'a dyn DiskFileSystem, stored: &'a StoredRecording) -> Playback<'a> {
+        Playback { inner, stored }
+    }
+}
+
+impl Record for Playback<'_> {
+    fn record(
+        &self,
+        base: &Image,
+        workload: &Workload<'_>,
+    ) -> Result<Result<Recording, SubjectFailure>, HarnessFault> {
+        let missing = || {
+            let what = format!("it has no mount with these {} operations", workload.ops.len());
+            HarnessFault::new("playing a recording", what)
+        };
+        self.stored.find(base, workload).map(Ok).ok_or_else(missing)
+    }
+}
+
+/// Passes everything but recording on to the file system inside.
+macro_rules! pass_on {
+    ($name:ident, $format:expr) => {
+        impl Examine for $name<'_> {
+            fn examine(
+                &self,
+                disks: &[Image],
+                questions: &Questions,
+            ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
+                self.inner.examine(disks, questions)
+            }
+
+            fn batch_disks(&self) -> usize {
+                self.inner.batch_disks()
+            }
+        }
+
+        impl DiskFileSystem for $name<'_> {
+            fn name(&self) -> &str {
+                self.inner.name()
+            }
+
+            fn version(&self) -> &str {
+                self.inner.version()
+            }
+
+            fn geometry(&self) -> Geometry {
+                self.inner.geometry()
+            }
+
+            fn guarantee(&self) -> &Guarantee {
+                self.inner.guarantee()
+            }
+
+            fn format(&self) -> Result<Image, HarnessFault> {
+                let format: fn(&Self) -> Result<Image, HarnessFault> = $format;
+                format(self)
+            }
+        }
+    };
+}
+
+pass_on!(Capture, |this| this.inner.format());
+pass_on!(Playback, |this| match this.stored.segments.first() {
+    Some(first) => Ok(first.base.clone()),
+    None => this.inner.format(),
+});

@@ -1,0 +1,253 @@
+//! Examining disks with a library file system: does it mount, can everything be read, is recovery
+//! itself safe, can the file system be used.
+//!
+//! Nothing here depends on what should be there.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Instant;
+
+use fathom_core::{Digest, Errno, HarnessFault, Tree};
+
+use super::usable::use_everything;
+use super::{InProcess, device, guarded};
+use crate::backed::{BlockBacked, Mounted};
+use crate::crash::{Bounds, Level, Window};
+use crate::disks::{
+    Checked, Examine, Facts, Interrupted, Questions, Recheck, SubjectFailure, Trouble, View,
+};
+use crate::image::Image;
+use crate::reads::{ReadSet, Reads};
+use crate::recorder::Recorder;
+
+impl Examine for InProcess<'_> {
+    fn examine(
+        &self,
+        disks: &[Image],
+        questions: &Questions,
+    ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
+        disks.iter().map(|disk| examine(self.0, disk, questions).map(Arc::new)).collect()
+    }
+}
+
+fn examine(
+    subject: &dyn BlockBacked,
+    disk: &Image,
+    questions: &Questions,
+) -> Result<Facts, HarnessFault> {
+    let start = Instant::now();
+    let mut examination = Examination::new(subject, disk, questions);
+    let mut facts = examination.look()?;
+    if questions.repaired {
+        facts.repaired = Some(examination.repair()?);
+    }
+    let is_readable = matches!(&facts.view, Ok(view) if view.broken.is_none());
+    if let (Some(recheck), true) = (questions.recheck, is_readable) {
+        let used = guarded(|| examination.use_again(recheck, &mut facts));
+        match used.unwrap_or_else(|message| {
+            examination.forget_reads();
+            Err(Stop::Trouble(Trouble::Panic(message)))
+        }) {
+            Err(Stop::Fault(fault)) => return Err(fault),
+            Err(Stop::Trouble(trouble)) => facts.trouble = Some(trouble),
+            Ok(unmounted) if questions.checker && subject.has_checker() => {
+                let complaint = subject.fsck(&unmounted)?;
+                facts.checker = complaint.map_or(Checked::Content, Checked::Complains);
+                // A checker is another program: it does not tell what it reads.
+                examination.forget_reads();
+            }
+            Ok(_) => {}
+        }
+    }
+    facts.read = examination.read();
+    facts.took = start.elapsed();
+    Ok(facts)
+}
+
+/// Something that is wrong with the disk, or with the harness.
+enum Stop {
+    Trouble(Trouble),
+    Fault(HarnessFault),
+}
+
+impl From<Trouble> for Stop {
+    fn from(trouble: Trouble) -> Stop {
+        Stop::Trouble(trouble)
+    }
+}
+
+impl From<HarnessFault> for Stop {
+    fn from(fault: HarnessFault) -> Stop {
+        Stop::Fault(fault)
+    }
+}
+
+/// One disk under examination, and what was read of it so far.
+struct Examination<'a> {
+    subject: &'a dyn BlockBacked,
+    disk: &'a Image,
+    questions: &'a Questions,
+    /// `None` once something was read that was not noted.
+    reads: Option<Reads>,
+    /// What the first look showed.
+    tree: Arc<Tree>,
+    digest: Digest,
+}
+
+impl<'a> Examination<'a> {
+    fn new(
+        subject: &'a dyn BlockBacked,
+        disk: &'a Image,
+        questions: &'a Questions,
+    ) -> Examination<'a> {
+        let reads = Some(Reads::new(&subject.geometry()));
+        let (tree, digest) = (Arc::default(), Digest::default());
+        Examination { subject, disk, questions, reads, tree, digest }
+    }
+
+    fn forget_reads(&mut self) {
+        self.reads = None;
+    }
+
+    fn read(self) -> ReadSet {
+        self.reads.map_or_else(ReadSet::everything, Reads::into_set)
+    }
+
+    /// Mounts a disk. What was read of the examined disk so far goes with the device, and comes back
+    /// by [`Examination::finish`].
+    fn mount(&mut self, disk: &Image) -> Result<Result<Box<dyn Mounted>, Errno>, HarnessFault> {
+        let mut device = device(self.subject, disk)?;
+        if let Some(reads) = self.reads.take() {
+            device = device.noting(reads);
+        }
+        Ok(self.subject.mount(device).map_err(|mut failure| {
+            self.reads = failure.device.take_noted().map(Reads::for_fresh_copy);
+            failure.errno
+        }))
+    }
+
+    /// Takes the notes back from a device that starts as the examined disk the next time.
+    fn finish(&mut self, mut device: Recorder) {
+        self.reads = device.take_noted().map(Reads::for_fresh_copy);
+    }
+
+    /// Mounts a disk that is the examined one or made from it, and looks. Everything that is read
+    /// counts, also what was written before: more than necessary, never less.
+    fn view(&mut self, disk: &Image) -> Result<Result<Tree, Errno>, HarnessFault> {
+        Ok(self.mount(disk)?.map(|mut mounted| {
+            let tree = mounted.observe();
+            self.finish(mounted.power_off());
+            tree
+        }))
+    }
+
+    /// The first look.
+    fn look(&mut self) -> Result<Facts, HarnessFault> {
+        let disk = self.disk;
+        let view = match guarded(|| self.view(disk)) {
+            Ok(looked) => looked?.map_err(SubjectFailure::Mount),
+            Err(message) => {
+                self.forget_reads();
+                Err(SubjectFailure::Panic(message))
+            }
+        };
+        Ok(Facts::new(view.map(|tree| {
+            self.tree = Arc::new(tree);
+            let view = View::new(&self.tree, self.questions.tree);
+            self.digest = view.digest;
+            view
+        })))
+    }
+
+    /// The tree after the part of recovery that the file system postpones.
+    fn repair(&mut self) -> Result<Result<Arc<Tree>, SubjectFailure>, HarnessFault> {
+        let disk = self.disk;
+        let repaired = guarded(|| {
+            let mounted = self.mount(disk)?;
+            let repaired = mounted.and_then(|mut mounted| {
+                let tree = mounted.recover().map(|()| Arc::new(mounted.observe()));
+                self.finish(mounted.power_off());
+                tree
+            });
+            Ok(repaired.map_err(SubjectFailure::Mount))
+        });
+        repaired.unwrap_or_else(|message| {
+            self.forget_reads();
+            Ok(Err(SubjectFailure::Panic(message)))
+        })
+    }
+
+    /// Mounts the disk a second time, recovers it and works with it; returns it after a clean unmount.
+    fn use_again(&mut self, recheck: Recheck, facts: &mut Facts) -> Result<Image, Stop> {
+        let disk = self.disk;
+        let mut mounted = self.mount(disk)?.map_err(Trouble::MountsOnce)?;
+        if mounted.observe().digest() != self.digest {
+            return Err(self.stop(mounted, Trouble::TwoTrees));
+        }
+        if let Err(errno) = mounted.recover() {
+            return Err(self.stop(mounted, Trouble::Recovery(errno)));
+        }
+        let recovered_at = mounted.position();
+        facts.wrote = recovered_at > 0;
+        if facts.wrote && mounted.observe().digest() != self.digest {
+            return Err(self.stop(mounted, Trouble::RecoveryChanges));
+        }
+        let (outcome, mut device) = mounted.unmount();
+        self.reads = device.take_noted();
+        let (unmounted, log) = device.into_parts();
+        if let Err(errno) = outcome.result {
+            return Err(Trouble::Unmount(errno).into());
+        }
+        if facts.wrote {
+            // These start from the disk as it was given; afterwards the unmounted one is looked at.
+            let written = self.reads.as_mut().map(Reads::take_written);
+            let atomic_bytes = self.subject.geometry().atomic_bytes;
+            let window = Window::new(disk, &log, atomic_bytes).between(0, recovered_at);
+            self.interrupt_recovery(&window, recheck)?;
+            if let (Some(reads), Some(written)) = (&mut self.reads, written) {
+                reads.put_written(written);
+            }
+        }
+        // What was never written to is the disk that was mounted twice already.
+        let changed = !log.is_empty();
+        if self.questions.usable {
+            let mut mounted = self.mount(&unmounted)?.map_err(Trouble::MountsOnce)?;
+            let used =
+                use_everything(self.subject, &mut *mounted, &self.tree, self.digest, changed);
+            self.finish(mounted.power_off());
+            facts.capacity_bytes = Some(used?);
+        } else if changed {
+            let again = self.view(&unmounted)?.map_err(Trouble::MountsOnce)?;
+            if again.digest() != self.digest {
+                return Err(Trouble::RemountChanges.into());
+            }
+        }
+        Ok(unmounted)
+    }
+
+    /// Ends a mount because of a trouble.
+    fn stop(&mut self, mounted: Box<dyn Mounted>, trouble: Trouble) -> Stop {
+        self.finish(mounted.power_off());
+        Stop::Trouble(trouble)
+    }
+
+    /// Recovery may be interrupted anywhere and repeated: the same tree must be visible.
+    fn interrupt_recovery(&mut self, window: &Window<'_>, recheck: Recheck) -> Result<(), Stop> {
+        let mut wrong = Ok(());
+        let torn: &[Level] = &[Level::Linear, Level::Torn];
+        for level in if recheck.torn { torn } else { &[Level::Linear] } {
+            let _ = level.enumerator(&Bounds::default()).visit(window, &mut |_, disk| {
+                wrong = match self.view(disk) {
+                    Ok(Ok(again)) if again.digest() == self.digest => {
+                        return ControlFlow::Continue(());
+                    }
+                    Ok(Ok(_)) => Err(Trouble::Interrupted(Interrupted::OtherTree).into()),
+                    Ok(Err(_)) => Err(Trouble::Interrupted(Interrupted::Unmountable).into()),
+                    Err(fault) => Err(fault.into()),
+                };
+                ControlFlow::Break(())
+            });
+        }
+        wrong
+    }
+}

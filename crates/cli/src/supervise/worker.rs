@@ -1,0 +1,88 @@
+//! What the commands use in the worker process. Without a supervisor all of it does nothing.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use fathom_core::{Activity, Journal, Supervision, Supervisor};
+use fathom_engine::check::finding::investigate::FindingSource;
+use fathom_engine::crash::last_words::CrashSource;
+use fathom_subjects::supervise::Worker;
+use serde::{Deserialize, Serialize};
+
+static WORKER: OnceLock<Arc<Worker>> = OnceLock::new();
+
+/// What the supervisor must know of a campaign to make a finding of its end.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct About {
+    /// Of `check`, one per subject; of a replay, one.
+    #[serde(default)]
+    pub(crate) sources: Vec<FindingSource>,
+    /// Of `crash`.
+    #[serde(default)]
+    pub(crate) crash: Option<CrashSource>,
+    /// Of a replay: what the recorded run ended with.
+    #[serde(default)]
+    pub(crate) replayed: Option<String>,
+}
+
+/// Takes over what the supervisor left under this number.
+pub(crate) fn attach(number: i32) -> Result<()> {
+    let worker = Worker::attach(number).context("--worker is for a supervisor to give")?;
+    // It is called once, at the start of the program.
+    let _ = WORKER.set(worker);
+    Ok(())
+}
+
+/// Whoever supervises this process.
+pub(crate) fn supervision() -> Supervision {
+    WORKER.get().map(|worker| Arc::clone(worker) as Arc<dyn Supervisor>)
+}
+
+/// Whether the campaign was asked to end early.
+pub(crate) fn is_interrupted() -> bool {
+    WORKER.get().is_some_and(|worker| worker.wants_the_end())
+}
+
+/// Says what the campaign is.
+pub(crate) fn describe(about: &About) {
+    if let (Some(worker), Ok(text)) = (WORKER.get(), serde_json::to_vec(about)) {
+        worker.describe(&text);
+    }
+}
+
+/// Says how long one call of the subject may take, and how long the campaign may go on from now.
+pub(crate) fn limit(deadline: Duration, end: Option<Duration>) {
+    if let Some(worker) = WORKER.get() {
+        worker.limit(deadline, end);
+    }
+}
+
+/// A finding was written: the exit code will say so whatever happens.
+pub(crate) fn found() {
+    if let Some(worker) = WORKER.get() {
+        worker.found();
+    }
+}
+
+/// How many findings were written.
+pub(crate) fn findings() -> u64 {
+    WORKER.get().map_or(0, |worker| worker.findings())
+}
+
+/// The command has told its results.
+pub(crate) fn told() {
+    if let Some(worker) = WORKER.get() {
+        worker.told();
+    }
+}
+
+/// Does something on this thread that may not return.
+pub(crate) fn watched<T>(activity: Activity, work: impl FnOnce() -> T) -> T {
+    let Some(worker) = WORKER.get() else { return work() };
+    let journal = worker.journal(0);
+    journal.begin(activity);
+    let done = work();
+    Journal::end(&*journal);
+    done
+}

@@ -1,0 +1,3 @@
+/* ---- Claims: what must be true after the last step. */
+
+static unsigned long claims, claims_wrong;

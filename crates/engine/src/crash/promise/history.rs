@@ -1,0 +1,385 @@
+//! The versions of every object and every name since everything was durable, and what was made durable
+//! in between.
+//!
+//! An *object* is an inode of the reference: identity, not name. A *moment* is the state after one
+//! operation. What was made durable is an index of a moment: an object must be found in its version of
+//! that moment or of a later one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fathom_block::Guarantee;
+use fathom_block::backed::{Data, DurableBy, Makes, Order, promised};
+use fathom_core::flags::{MsyncFlags, OpenFlags};
+use fathom_core::{Digest, Entry, FsBytes, FsPath, Kind, Op, Slot, Tree};
+use fathom_model::{Ino, Model, ROOT, TreeOptions};
+
+use super::contents::{changed_blocks, contents_of};
+
+/// A name in a directory.
+pub(super) type Name = (Ino, FsBytes);
+
+/// The state after one operation.
+#[derive(Debug)]
+pub(super) struct Moment {
+    /// How many operations came before this state.
+    pub(super) number: usize,
+    /// The operation, in words.
+    pub(super) op: String,
+    pub(super) model: Model,
+    pub(super) tree: Tree,
+    /// The digest of the tree without contents and sizes of files.
+    pub(super) metadata: Digest,
+    pub(super) objects: BTreeMap<Ino, Entry>,
+    pub(super) names: BTreeMap<Name, Ino>,
+    pub(super) paths: BTreeMap<FsPath, Ino>,
+}
+
+impl Moment {
+    fn new(number: usize, op: String, model: &Model) -> Moment {
+        let volume = model.volume();
+        let tree = volume.tree(TreeOptions::default());
+        let (mut objects, mut names) = (BTreeMap::new(), BTreeMap::new());
+        let mut paths = BTreeMap::new();
+        for (path, entry) in &tree.entries {
+            let Some(ino) = volume.find(path, false) else { continue };
+            objects.insert(ino, Entry { same_as: None, ..entry.clone() });
+            paths.insert(path.clone(), ino);
+            if let Some(dir) = path.parent().and_then(|above| volume.find(&above, false)) {
+                names.insert((dir, FsBytes::from(path.file_name())), ino);
+            }
+        }
+        let metadata = metadata_digest(&tree);
+        let model = model.clone();
+        Moment { number, op, model, tree, metadata, objects, names, paths }
+    }
+
+    /// The names of an object.
+    pub(super) fn names_of(&self, ino: Ino) -> BTreeSet<&Name> {
+        self.names.iter().filter(|(_, to)| **to == ino).map(|(name, _)| name).collect()
+    }
+
+    /// What an object shows beside its contents: attributes, size, and the names that lead to it or are
+    /// in it.
+    fn inode(&self, ino: Ino) -> (Option<Entry>, BTreeSet<(&Name, Ino)>) {
+        let without = |entry: &Entry| Entry { content: Digest::default(), ..entry.clone() };
+        let names = self.names.iter().map(|(name, to)| (name, *to));
+        let names = names.filter(|(name, to)| *to == ino || name.0 == ino);
+        (self.objects.get(&ino).map(without), names.collect())
+    }
+}
+
+/// The digest of a tree without what `fsync` of another file says nothing about: contents and sizes of
+/// files.
+pub(super) fn metadata_digest(tree: &Tree) -> Digest {
+    let mut bare = tree.clone();
+    for entry in bare.entries.values_mut() {
+        (entry.size, entry.content) = (0, Digest::default());
+    }
+    bare.digest()
+}
+
+/// What was made durable of one object: indices of moments.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DurableObject {
+    /// Mode, owner, extended attributes.
+    pub(super) attributes: usize,
+    pub(super) size: usize,
+    pub(super) data: usize,
+    /// Blocks that were made durable by themselves.
+    pub(super) blocks: BTreeMap<u64, usize>,
+}
+
+/// A file that took the name of another one.
+#[derive(Clone, Debug)]
+pub(super) struct Replacement {
+    pub(super) name: Name,
+    pub(super) ino: Ino,
+    pub(super) at: usize,
+}
+
+/// The versions since everything was durable, and what was made durable since.
+#[derive(Clone, Debug)]
+pub(super) struct History {
+    pub(super) order: Order,
+    pub(super) data: Data,
+    durable_by: Arc<DurableBy>,
+    /// The first is durable as a whole; the last is what would be there without a failure.
+    pub(super) moments: Vec<Arc<Moment>>,
+    /// All metadata of this moment is durable.
+    pub(super) commit: usize,
+    /// The first moment at which all that is durable of the metadata was there.
+    pub(super) metadata_floor: usize,
+    /// The first moment at which all that is durable was there, contents included.
+    whole_floor: usize,
+    objects: BTreeMap<Ino, DurableObject>,
+    names: BTreeMap<Name, usize>,
+    /// Objects that have been durable by name, and since when.
+    pub(super) existing: BTreeMap<Ino, usize>,
+    /// Moments at which one object was made durable on its own.
+    pub(super) logged: BTreeSet<usize>,
+    pub(super) replacements: Vec<Replacement>,
+    flags: BTreeMap<Slot, OpenFlags>,
+}
+
+impl History {
+    /// Everything is durable.
+    pub(super) fn new(guarantee: &Guarantee, model: &Model) -> History {
+        let start = Arc::new(Moment::new(0, "the start".to_owned(), model));
+        let mut history = History {
+            order: guarantee.order.is,
+            data: guarantee.data.is,
+            durable_by: Arc::new(guarantee.durable.clone()),
+            moments: Vec::new(),
+            commit: 0,
+            metadata_floor: 0,
+            whole_floor: 0,
+            objects: BTreeMap::new(),
+            names: BTreeMap::new(),
+            existing: BTreeMap::new(),
+            logged: BTreeSet::new(),
+            replacements: Vec::new(),
+            flags: BTreeMap::new(),
+        };
+        history.begin_at(start);
+        history
+    }
+
+    /// Forgets everything before a state that is durable as a whole.
+    fn begin_at(&mut self, moment: Arc<Moment>) {
+        (self.commit, self.metadata_floor, self.whole_floor) = (0, 0, 0);
+        self.objects.clear();
+        self.names.clear();
+        self.logged.clear();
+        self.replacements.clear();
+        self.existing = moment.objects.keys().map(|ino| (*ino, 0)).collect();
+        self.moments = vec![moment];
+    }
+
+    /// The index of the newest moment.
+    pub(super) fn last(&self) -> usize {
+        self.moments.len() - 1
+    }
+
+    fn newest(&self) -> &Moment {
+        &self.moments[self.last()]
+    }
+
+    /// The states that are legal as they are, oldest first; of equal ones the newest.
+    pub(super) fn whole(&self) -> impl Iterator<Item = &Model> {
+        let moments = &self.moments[self.whole_floor..];
+        let is_last = |(index, moment): &(usize, &Arc<Moment>)| {
+            let digest = moment.model.digest();
+            !moments[index + 1..].iter().any(|later| later.model.digest() == digest)
+        };
+        moments.iter().enumerate().filter(is_last).map(|(_, moment)| &moment.model)
+    }
+
+    /// What is durable of an object.
+    pub(super) fn durable(&self, ino: Ino) -> DurableObject {
+        let known = self.objects.get(&ino).cloned().unwrap_or_default();
+        DurableObject { attributes: known.attributes.max(self.commit), ..known }
+    }
+
+    /// Since when a name is durable.
+    pub(super) fn name_durable(&self, name: &Name) -> usize {
+        self.names.get(name).copied().unwrap_or(0).max(self.commit)
+    }
+
+    /// Notes the state after an operation; nothing becomes durable by that.
+    pub(super) fn push(&mut self, op: &Op, visible: &Model) {
+        let number = self.newest().number + 1;
+        self.moments.push(Arc::new(Moment::new(number, op.to_string(), visible)));
+    }
+
+    /// Notes what the newest operation has made durable by returning.
+    pub(super) fn returned(&mut self, op: &Op) {
+        let by = self.durable_by.clone();
+        match op {
+            Op::Open { slot, flags, .. } => drop(self.flags.insert(*slot, *flags)),
+            Op::Close { slot } => {
+                self.flags.remove(slot);
+                self.make_slot(*slot, promised(&by.close));
+            }
+            Op::Fsync { slot } if self.is_dir(*slot) => {
+                self.make_slot(*slot, promised(&by.fsync_dir));
+            }
+            Op::Fdatasync { slot } if self.is_dir(*slot) => {
+                self.make_slot(*slot, promised(&by.fsync_dir));
+            }
+            Op::Fsync { slot } => self.make_slot(*slot, promised(&by.fsync)),
+            Op::Fdatasync { slot } => self.make_slot(*slot, promised(&by.fdatasync)),
+            Op::Sync | Op::Remount => self.make_all(op),
+            Op::Syncfs { slot } if self.slot_ino(*slot).is_some() => self.make_all(op),
+            Op::Write { slot, .. } | Op::Pwrite { slot, .. } => {
+                self.make_written(*slot, self.by_flags(&by, *slot));
+            }
+            Op::CopyFileRange { to, .. } => self.make_written(*to, self.by_flags(&by, *to)),
+            Op::MmapStore { slot, sync, .. } if sync.contains(MsyncFlags::MS_SYNC) => {
+                self.make_written(*slot, promised(&by.msync));
+            }
+            Op::SyncFileRange { slot, .. } => {
+                self.make_slot(*slot, promised(&by.sync_file_range));
+            }
+            Op::Rename { .. } if promised(&by.rename_over) == Makes::Data => self.note_replaced(),
+            _ => {}
+        }
+    }
+
+    /// What a write to this slot makes durable.
+    fn by_flags(&self, by: &DurableBy, slot: Slot) -> Makes {
+        let flags = self.flags.get(&slot).copied().unwrap_or_default();
+        if flags.contains(OpenFlags::O_SYNC) {
+            promised(&by.o_sync)
+        } else if flags.contains(OpenFlags::O_DSYNC) {
+            promised(&by.o_dsync)
+        } else {
+            Makes::Nothing
+        }
+    }
+
+    /// What a slot holds or, if the newest operation closed it, held.
+    fn slot_ino(&self, slot: Slot) -> Option<Ino> {
+        let before = || self.moments.get(self.last().checked_sub(1)?)?.model.slot_ino(slot);
+        self.newest().model.slot_ino(slot).or_else(before)
+    }
+
+    fn is_dir(&self, slot: Slot) -> bool {
+        let kind = |ino| self.newest().objects.get(&ino).map(|entry| entry.kind);
+        self.slot_ino(slot).and_then(kind) == Some(Kind::Dir)
+    }
+
+    fn make_all(&mut self, op: &Op) {
+        let newest = self.moments[self.last()].clone();
+        self.begin_at(newest);
+        if matches!(op, Op::Remount) {
+            self.flags.clear();
+        }
+    }
+
+    fn make_slot(&mut self, slot: Slot, makes: Makes) {
+        let Some(ino) = self.slot_ino(slot) else { return };
+        let last = self.last();
+        if makes >= Makes::Data {
+            let durable = self.objects.entry(ino).or_default();
+            (durable.data, durable.size) = (last, last);
+            durable.blocks.clear();
+            self.raise_whole(|moment| contents_of(moment, ino));
+        }
+        self.make_metadata(ino, makes);
+    }
+
+    /// Of the data only what the newest operation changed.
+    fn make_written(&mut self, slot: Slot, makes: Makes) {
+        let Some(ino) = self.slot_ino(slot) else { return };
+        let last = self.last();
+        if makes >= Makes::Data && last > 0 {
+            let (before, after) = (&self.moments[last - 1], &self.moments[last]);
+            let changed = changed_blocks(&before.model, &after.model, ino);
+            let durable = self.objects.entry(ino).or_default();
+            durable.size = last;
+            durable.blocks.extend(changed.into_iter().map(|block| (block, last)));
+            self.raise_whole(|moment| contents_of(moment, ino));
+        }
+        self.make_metadata(ino, makes);
+    }
+
+    fn make_metadata(&mut self, ino: Ino, makes: Makes) {
+        let last = self.last();
+        if makes >= Makes::File {
+            self.objects.entry(ino).or_default().attributes = last;
+            self.raise_metadata(|moment| moment.objects.get(&ino).cloned().map(without_contents));
+        }
+        match makes {
+            Makes::Nothing | Makes::Data => return,
+            Makes::File | Makes::Entries | Makes::Names => {}
+            Makes::Log => self.make_commit(self.last_change(last, |moment| moment.inode(ino))),
+            Makes::Metadata => self.make_commit(last),
+            Makes::Everything => {
+                let newest = self.moments[last].clone();
+                return self.begin_at(newest);
+            }
+        }
+        if makes == Makes::Names {
+            self.make_names(|_, to| to == ino);
+            self.make_existing(ino);
+        }
+        if self.newest().objects.get(&ino).is_some_and(|entry| entry.kind == Kind::Dir) {
+            self.make_names(|name, _| name.0 == ino);
+            let inside = self.newest().names.iter().filter(|((dir, _), _)| *dir == ino);
+            let inside: Vec<Ino> = inside.map(|(_, to)| *to).collect();
+            self.existing.extend(inside.into_iter().map(|child| (child, last)));
+        }
+        self.logged.insert(last);
+    }
+
+    /// Makes names durable that are, or were since the last commit, among those that are meant.
+    fn make_names(&mut self, meant: impl Fn(&Name, Ino) -> bool) {
+        let last = self.last();
+        let moments = &self.moments[self.commit..];
+        let all = moments.iter().flat_map(|moment| &moment.names);
+        let names: Vec<Name> =
+            all.filter(|(name, to)| meant(name, **to)).map(|(name, _)| name.clone()).collect();
+        self.raise_metadata(|moment| {
+            names.iter().map(|name| moment.names.get(name).copied()).collect::<Vec<_>>()
+        });
+        self.names.extend(names.into_iter().map(|name| (name, last)));
+    }
+
+    /// An object that can be found exists, and so do the directories that lead to it.
+    fn make_existing(&mut self, ino: Ino) {
+        let last = self.last();
+        let mut waiting = vec![ino];
+        while let Some(ino) = waiting.pop() {
+            let dirs: Vec<Ino> = self.newest().names_of(ino).iter().map(|(dir, _)| *dir).collect();
+            if self.existing.insert(ino, last) != Some(last) && ino != ROOT {
+                waiting.extend(dirs);
+            }
+        }
+    }
+
+    fn make_commit(&mut self, at: usize) {
+        if at <= self.commit {
+            return;
+        }
+        self.commit = at;
+        self.metadata_floor = self.metadata_floor.max(at);
+        self.whole_floor = self.whole_floor.max(at);
+        self.existing.extend(self.moments[at].objects.keys().map(|ino| (*ino, at)));
+    }
+
+    /// The first of the moments up to `at` since which what `view` shows has not changed.
+    fn last_change<'a, T: PartialEq>(&'a self, at: usize, view: impl Fn(&'a Moment) -> T) -> usize {
+        let now = view(&self.moments[at]);
+        let before = (0..at).rev().find(|index| view(&self.moments[*index]) != now);
+        before.map_or(0, |index| index + 1)
+    }
+
+    fn raise_whole<T: PartialEq>(&mut self, view: impl Fn(&Moment) -> T) {
+        let since = self.last_change(self.last(), view);
+        self.whole_floor = self.whole_floor.max(since);
+    }
+
+    fn raise_metadata<T: PartialEq>(&mut self, view: impl Fn(&Moment) -> T) {
+        let since = self.last_change(self.last(), view);
+        self.metadata_floor = self.metadata_floor.max(since);
+        self.whole_floor = self.whole_floor.max(since);
+    }
+
+    /// Notes that a file took the name of another one.
+    fn note_replaced(&mut self) {
+        let at = self.last();
+        let Some(before) = at.checked_sub(1).map(|index| &self.moments[index]) else { return };
+        let over = self.newest().names.iter().filter(|(name, to)| {
+            before.names.get(*name).is_some_and(|other| other != *to)
+                && before.objects.contains_key(to)
+        });
+        let over = over.map(|(name, to)| Replacement { name: name.clone(), ino: *to, at });
+        let over: Vec<Replacement> = over.collect();
+        self.replacements.extend(over);
+    }
+}
+
+fn without_contents(entry: Entry) -> Entry {
+    Entry { content: Digest::default(), size: 0, ..entry }
+}

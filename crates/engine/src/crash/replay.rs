@@ -1,0 +1,123 @@
+//! Plays a script so that it is recorded, and plays it again from the recording.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fathom_block::disks::{Capture, Playback, StoredRecording};
+use fathom_block::{BlockBacked, InProcess};
+use fathom_core::HarnessFault;
+use serde::Serialize;
+
+use super::config::CrashConfig;
+use super::judge::Cause;
+use super::script::Script;
+use super::system::{CrashSystem, ExecutedScript};
+
+/// How often a run is recorded until it shows what it should: what is not deterministic may need more
+/// than one.
+const ATTEMPTS: usize = 3;
+
+/// A script that was played, and what it told its disks.
+pub(super) struct RecordedPlay {
+    /// `None` if the script could not be followed.
+    pub(super) played: Option<ExecutedScript>,
+    pub(super) recording: StoredRecording,
+}
+
+impl RecordedPlay {
+    fn shows(&self, cause: &Cause) -> bool {
+        let wrong = self.played.as_ref().and_then(|played| played.wrong.as_ref());
+        wrong.is_some_and(|(seen, _)| seen == cause)
+    }
+}
+
+/// Plays a script and records it.
+pub(super) fn play(
+    subject: &dyn BlockBacked,
+    config: &CrashConfig,
+    script: &Script,
+) -> Result<RecordedPlay, HarnessFault> {
+    let (inner, kept) = (InProcess(subject), Arc::<Mutex<StoredRecording>>::default());
+    let capture = Capture::new(&inner, Arc::clone(&kept));
+    let played = CrashSystem::on(Box::new(capture), config)?.play(script)?;
+    let recording = std::mem::take(&mut *kept.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok(RecordedPlay { played, recording })
+}
+
+/// Judges the disks of a recording with the subject as it is now.
+pub(super) fn play_back(
+    subject: &dyn BlockBacked,
+    config: &CrashConfig,
+    script: &Script,
+    recording: &StoredRecording,
+) -> Result<Option<ExecutedScript>, HarnessFault> {
+    let inner = InProcess(subject);
+    CrashSystem::on(Box::new(Playback::new(&inner, recording)), config)?.play(script)
+}
+
+/// Plays a script until it shows `cause`; returns the recording only if it shows the same when it is
+/// played back.
+pub(super) fn record(
+    subject: &dyn BlockBacked,
+    config: &CrashConfig,
+    script: &Script,
+    cause: &Cause,
+) -> Result<(Option<ExecutedScript>, Option<StoredRecording>), HarnessFault> {
+    let mut run = play(subject, config, script)?;
+    for _ in 1..ATTEMPTS {
+        if run.shows(cause) {
+            break;
+        }
+        run = play(subject, config, script)?;
+    }
+    let RecordedPlay { played, recording } = run;
+    // A run that the subject does not survive leaves no recording of its end: then this is a fault.
+    let back = play_back(subject, config, script, &recording).unwrap_or_default();
+    let proves = back.is_some_and(|back| back.wrong.is_some_and(|(seen, _)| seen == *cause));
+    Ok((played, proves.then_some(recording)))
+}
+
+/// What running the workload of a recording again gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunAgain {
+    /// The same answers and the same log.
+    SameLog,
+    /// Another log, the same each time: the subject is not the one that was recorded.
+    OtherLog,
+    /// Another log each time: the subject is not deterministic, the recorded disk is judged.
+    EachTimeAnother,
+}
+
+impl RunAgain {
+    /// What it means, in words.
+    pub fn explain(self) -> &'static str {
+        match self {
+            RunAgain::SameLog => "running it again writes the same log",
+            RunAgain::OtherLog => {
+                "running it again writes another log than was recorded: this is what was judged"
+            }
+            RunAgain::EachTimeAnother => {
+                "running it again writes another log each time: the recorded disk was judged"
+            }
+        }
+    }
+}
+
+/// Plays a recorded finding: the recorded disk is judged, unless the subject now writes something else
+/// and does so reliably.
+pub(super) fn replay(
+    subject: &dyn BlockBacked,
+    config: &CrashConfig,
+    script: &Script,
+    recording: &StoredRecording,
+) -> Result<(Option<ExecutedScript>, RunAgain), HarnessFault> {
+    let first = play(subject, config, script)?;
+    if first.recording == *recording {
+        return Ok((play_back(subject, config, script, recording)?, RunAgain::SameLog));
+    }
+    let second = play(subject, config, script)?;
+    if first.recording == second.recording {
+        return Ok((first.played, RunAgain::OtherLog));
+    }
+    Ok((play_back(subject, config, script, recording)?, RunAgain::EachTimeAnother))
+}

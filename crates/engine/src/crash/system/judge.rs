@@ -1,0 +1,269 @@
+//! Judges what a power failure leaves: enumerates the disks of an interrupted step, has them examined
+//! and holds the facts against the promise.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use fathom_block::disks::{End, Questions, Workload};
+use fathom_block::{CrashPoint, Image, Level, Window};
+use fathom_core::{HarnessFault, Op, Tree};
+
+use super::CrashSystem;
+use super::execute::ExecutedStep;
+use super::state::State;
+use crate::crash::judge::{Cause, Class, anonymous, classify, classify_rule, describe};
+use crate::crash::last_words;
+use crate::crash::ledger::Sighting;
+use crate::crash::promise::{BrokenPromise, DiskContents, Promise};
+use crate::crash::recovery::Recovered;
+use crate::crash::script::{Event, Script};
+use crate::crash::workload::Step;
+
+/// Where in a recording the power fails.
+pub(super) struct Interruption<'a> {
+    pub(super) window: Window<'a>,
+    pub(super) promise: &'a Promise,
+    pub(super) op: &'a Op,
+}
+
+/// Takes a crash point, its disk, and what became of that.
+pub(super) type Judge<'j> = dyn FnMut(&CrashPoint, &Image, &Recovered) -> ControlFlow<()> + 'j;
+
+impl CrashSystem<'_> {
+    /// A window on the whole log of a recording.
+    pub(super) fn window<'t>(&self, base: &'t Image, taken: &'t ExecutedStep) -> Window<'t> {
+        Window::new(base, &taken.recording.log, self.subject.geometry().atomic_bytes)
+    }
+
+    /// The interruptions of a step in which the power may fail: during each operation, and after it.
+    pub(super) fn interruptions<'t>(
+        &self,
+        base: &'t Image,
+        step: &'t Step,
+        taken: &'t ExecutedStep,
+    ) -> impl Iterator<Item = (usize, Interruption<'t>)> {
+        let (whole, marks) = (self.window(base, taken), taken.marks());
+        step.ops.iter().zip(&taken.promises).enumerate().flat_map(move |(index, (op, promise))| {
+            let (from, to) = (marks[index], marks[index + 1]);
+            let window = |from, to| whole.clone().between(from, to);
+            let during = Interruption { window: window(from, to), promise: &promise.0, op };
+            let after = Interruption { window: window(to, to), promise: &promise.1, op };
+            [(index, during), (index, after)]
+        })
+    }
+
+    /// Cuts the power everywhere in a step.
+    pub(super) fn judge(&self, state: &State, step: &Step, taken: &ExecutedStep) {
+        for (index, interruption) in self.interruptions(&state.base, step, taken) {
+            self.judge_interruption(&interruption, &|point| {
+                let events = step.ops[..=index].iter().cloned().map(Event::Op);
+                state.script(events.chain([Event::PowerCut(point.clone())]))
+            });
+        }
+    }
+
+    /// Cuts the power while a clean disk is being mounted.
+    pub(super) fn judge_mount(&self, state: &State, step: &Step, taken: &ExecutedStep) {
+        let Some(image) = taken.unmounted(&state.base) else { return };
+        let workload = Workload { ops: &[], end: End::PowerOff, look: false };
+        let mounted = match self.subject.record(&image, &workload) {
+            Ok(Ok(mounted)) => mounted,
+            Ok(Err(_)) => return,
+            Err(fault) => return self.note_fault(fault),
+        };
+        let atomic_bytes = self.subject.geometry().atomic_bytes;
+        let window = Window::new(&image, &mounted.log, atomic_bytes).between(0, mounted.marks[0]);
+        let (_, promise) = &taken.promises[0];
+        let interruption = Interruption { window, promise, op: &step.ops[0] };
+        self.judge_interruption(&interruption, &|point| {
+            // The sync after the mount is never reached: it says which mount is meant.
+            let ops = [Op::Remount, Op::Sync].map(Event::Op);
+            state.script(ops.into_iter().chain([Event::PowerCut(point.clone())]))
+        });
+    }
+
+    fn judge_interruption(
+        &self,
+        interruption: &Interruption<'_>,
+        script: &dyn Fn(&CrashPoint) -> Script,
+    ) {
+        let floor = self.capacity_floor(interruption);
+        for level in &self.levels {
+            let _ = self.visit(*level, &interruption.window, &mut |point, image, known| {
+                if let Some((cause, what)) = self.verdict(interruption, image, known, floor) {
+                    let sighting = Sighting { script: script(point), what };
+                    self.ledger.groups.add(cause, image.digest(), Some(*level), sighting);
+                }
+                ControlFlow::Continue(())
+            });
+        }
+    }
+
+    /// Enumerates the disks of a level and has them examined, as many at once as the subject likes.
+    /// Breaks when the judge does, and after a failure of our own.
+    pub(super) fn visit(
+        &self,
+        level: Level,
+        window: &Window<'_>,
+        judge: &mut Judge<'_>,
+    ) -> ControlFlow<()> {
+        let batch_disks = self.subject.batch_disks().max(1);
+        let mut batch: Vec<(CrashPoint, Image)> = Vec::new();
+        level.enumerator(&self.config.bounds).visit(window, &mut |point, image| {
+            if batch_disks == 1 {
+                last_words::begin_image(&self.supervision, point);
+                let known = self.recovered(image);
+                last_words::end(&self.supervision);
+                let Some(known) = known else { return ControlFlow::Break(()) };
+                return judge(point, image, &known);
+            }
+            batch.push((point.clone(), image.clone()));
+            if batch.len() < batch_disks {
+                ControlFlow::Continue(())
+            } else {
+                self.flush(&mut batch, judge)
+            }
+        })?;
+        self.flush(&mut batch, judge)
+    }
+
+    /// Examines and judges a batch.
+    fn flush(
+        &self,
+        batch: &mut Vec<(CrashPoint, Image)>,
+        judge: &mut Judge<'_>,
+    ) -> ControlFlow<()> {
+        let unknown = |image: &&Image| !self.ledger.images.contains(image.digest());
+        let images: Vec<Image> =
+            batch.iter().map(|(_, image)| image).filter(unknown).cloned().collect();
+        if self.examine(&images).is_none() {
+            return ControlFlow::Break(());
+        }
+        for (point, image) in batch.drain(..) {
+            let Some(known) = self.recovered(&image) else { return ControlFlow::Break(()) };
+            judge(&point, &image, &known)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Examines disks and notes what became of them; `None` after a failure of our own.
+    fn examine(&self, images: &[Image]) -> Option<()> {
+        let facts = self.memo.examine(&*self.subject, images, &self.questions);
+        let facts = facts.map_err(|fault| self.note_fault(fault)).ok()?;
+        for (image, facts) in images.iter().zip(facts) {
+            if facts.wrote {
+                self.ledger.reach("recovery wrote to the device");
+            }
+            let known = || Ok::<_, HarnessFault>(Recovered::from(&*facts));
+            let _ = self.ledger.images.get(image.digest(), known);
+        }
+        Some(())
+    }
+
+    /// What became of a disk; `None` after a failure of our own.
+    pub(super) fn recovered(&self, image: &Image) -> Option<Recovered> {
+        let recover = || {
+            let facts =
+                self.memo.examine(&*self.subject, std::slice::from_ref(image), &self.questions)?;
+            if facts[0].wrote {
+                self.ledger.reach("recovery wrote to the device");
+            }
+            Ok::<_, HarnessFault>(Recovered::from(&*facts[0]))
+        };
+        self.ledger.images.get(image.digest(), recover).map_err(|fault| self.note_fault(fault)).ok()
+    }
+
+    /// The whole tree of a disk; empty if it does not mount, and after a failure of our own.
+    fn tree(&self, image: &Image) -> Tree {
+        let facts = self.subject.examine(std::slice::from_ref(image), &Questions::TREE);
+        let facts = facts.map_err(|fault| self.note_fault(fault)).unwrap_or_default();
+        let view = facts.first().and_then(|facts| facts.view.as_ref().ok());
+        let tree = view.and_then(|view| view.tree.clone()).unwrap_or_default();
+        Arc::unwrap_or_clone(tree)
+    }
+
+    /// The capacity that must be left: that before or that after, whichever is smaller.
+    pub(super) fn capacity_floor(&self, interruption: &Interruption<'_>) -> Option<u64> {
+        // Without a capacity there is no floor. (The disk at the start is judged at level linear.)
+        if !self.questions.usable && self.levels.contains(&Level::Linear) {
+            return None;
+        }
+        let window = &interruption.window;
+        let capacity = |position| self.recovered(&window.image_at(position))?.capacity_bytes;
+        let smaller = capacity(window.from())?.min(capacity(window.to())?);
+        Some(smaller.saturating_sub(self.subject.guarantee().capacity_slack_bytes.is))
+    }
+
+    /// What is wrong with a disk, if anything.
+    pub(super) fn verdict(
+        &self,
+        interruption: &Interruption<'_>,
+        image: &Image,
+        known: &Recovered,
+        capacity_floor: Option<u64>,
+    ) -> Option<(Cause, String)> {
+        let Interruption { promise, op, .. } = interruption;
+        let must_recover = self.subject.guarantee().recovers.is;
+        let cause = |class, what: &str| {
+            (Cause { class, op: describe(op), place: anonymous(what) }, what.to_owned())
+        };
+        let tree = || self.tree(image);
+        let defect = known.defect.as_ref().filter(|_| must_recover);
+        if let Some(defect) = defect {
+            match defect.class {
+                // What an image shows that looks different every time is chance.
+                Class::Unmountable | Class::NonDeterministic => {
+                    return Some(cause(defect.class, &defect.what));
+                }
+                Class::Unreadable => {
+                    // What is loose may be unreadable too.
+                    let firm = promise.firm(tree());
+                    if firm.entries.values().any(|entry| entry.broken.is_some()) {
+                        return Some(cause(defect.class, &defect.what));
+                    }
+                    return None;
+                }
+                _ => {}
+            }
+        }
+        if known.defect.as_ref().is_some_and(|defect| defect.class == Class::Unmountable) {
+            return None;
+        }
+        if promise.is_per_object() {
+            if let Some(broken) = self.broken_promise(promise, image, known) {
+                return Some((classify_rule(&broken, op), broken.lines.join("\n")));
+            }
+        } else if !promise.allows(known.tree, tree) {
+            let (cause, differences) = classify(promise, &tree(), op);
+            return Some((cause, differences.join("\n")));
+        }
+        // A damaged entry that nobody promised may be in the way of whatever comes later; an
+        // independent checker judges the whole.
+        let exact = promise.is_exact();
+        let defect = defect.filter(|defect| exact || defect.class == Class::Rejected);
+        if let Some(defect) = defect {
+            return Some(cause(defect.class, &defect.what));
+        }
+        match (known.capacity_bytes, capacity_floor) {
+            (Some(bytes), Some(floor)) if must_recover && exact && bytes < floor => {
+                let what = format!("only {bytes} bytes can be written, {floor} should fit");
+                Some(cause(Class::Leak, &what))
+            }
+            _ => None,
+        }
+    }
+
+    /// The promise that a disk breaks, if objects are judged by their own versions.
+    fn broken_promise(
+        &self,
+        promise: &Promise,
+        image: &Image,
+        known: &Recovered,
+    ) -> Option<BrokenPromise> {
+        if promise.matching(known.tree).is_some() {
+            return None;
+        }
+        let mut contents = DiskContents { subject: &*self.subject, image };
+        promise.violation(&self.tree(image), &mut contents)
+    }
+}

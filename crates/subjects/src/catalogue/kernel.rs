@@ -1,0 +1,193 @@
+//! The kernel's file systems, each by the name of its recipe, with what was asked for beyond it:
+//! `ext4 --mkfs-opts=-b 1024`, so that the name in a trace says everything.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fathom_block::BlockBacked;
+use fathom_core::{Capability, RestoreMethod, Testbed};
+use fathom_model::{Config, Quirks};
+
+use super::profile::{read_profile, read_protections, read_recipe};
+use super::{
+    Asked, CatalogueError, Disk, Entry, Family, Mutants, Need, Offers, Operations, Purpose, Row,
+    split_off,
+};
+use crate::kernel::Options;
+use crate::sys::View;
+use crate::{KernelSubject, Recipe};
+
+const PROFILE: &str = " --profile=";
+const SPACE: &str = " --space=";
+const MKFS_OPTS: &str = " --mkfs-opts=";
+const MOUNT_OPTS: &str = " --mount-opts=";
+
+/// The oldest kernel with detached mounts.
+const DETACHED_MOUNTS: Need = Need::Kernel((5, 2), "fsmount");
+
+/// The file systems of the recipes.
+pub(super) struct KernelFileSystems;
+
+/// A recipe, and what was asked for beyond it.
+#[derive(Clone)]
+struct Kernel {
+    recipe: Recipe,
+    options: Options,
+    /// The user's file with the recipe.
+    file: Option<PathBuf>,
+}
+
+fn offers(recipe: &Recipe) -> Offers {
+    let has_disk = recipe.format.is_some();
+    let mut capabilities = BTreeSet::from([Capability::Devices, Capability::Identity]);
+    if has_disk || recipe.layer.is_some() {
+        capabilities.insert(Capability::Remount);
+    }
+    let mut restore_methods = Vec::new();
+    restore_methods.extend((has_disk && recipe.freezes).then_some(RestoreMethod::Freeze));
+    restore_methods.extend(has_disk.then_some(RestoreMethod::Remount));
+    Offers {
+        operations: Operations::All,
+        restore_methods,
+        capabilities,
+        disk: match has_disk {
+            true => Disk::Unrecorded,
+            false => Disk::None("it keeps everything in memory"),
+        },
+        checker: recipe.checker.as_ref().map(|checker| checker.program.text()),
+        promises: false,
+        space: true,
+        mutants: Mutants::None,
+    }
+}
+
+fn needs(recipe: &Recipe) -> Vec<Need> {
+    let mut needs = vec![Need::Root, DETACHED_MOUNTS];
+    needs.extend(recipe.fs_types().iter().map(|fs_type| Need::KernelType((*fs_type).to_owned())));
+    let layer = recipe.layer.as_ref();
+    needs.extend(layer.map(|layer| Need::Kernel(layer.kernel_min, "overlay on detached mounts")));
+    needs.extend(recipe.format.as_ref().map(|format| Need::Program {
+        program: format.command[0].clone(),
+        package: format.package.clone(),
+    }));
+    needs
+}
+
+impl Family for KernelFileSystems {
+    fn rows(&self) -> Vec<Row> {
+        let row = |recipe: Recipe| Row {
+            about: match recipe.image_bytes >> 20 {
+                0 => recipe.about.clone(),
+                mib => format!("{}, {mib} MiB in memory", recipe.about),
+            },
+            offers: offers(&recipe),
+            needs: needs(&recipe),
+            name: recipe.name,
+        };
+        Recipe::all().into_iter().map(row).collect()
+    }
+
+    fn parse(&self, text: &str) -> Result<Option<Arc<dyn Entry>>, CatalogueError> {
+        let (text, space) = split_off(text, SPACE);
+        let (text, mount) = split_off(text, MOUNT_OPTS);
+        let (text, mkfs) = split_off(text, MKFS_OPTS);
+        let (name, profile) = split_off(text, PROFILE);
+        let Some(recipe) = Recipe::named(name) else { return Ok(None) };
+        let space_bytes = space
+            .map(|bytes| {
+                bytes.parse().map_err(|_| {
+                    CatalogueError::Refused(format!("{bytes:?} is no number of bytes"))
+                })
+            })
+            .transpose()?;
+        let plain = Kernel { recipe, options: Options::default(), file: None };
+        let asked = Asked { profile, mkfs, mount, space_bytes, ..Asked::default() };
+        plain.with(&asked).map(Some)
+    }
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.recipe.name)?;
+        if let Some(file) = &self.file {
+            write!(f, "{PROFILE}{}", file.display())?;
+        }
+        if !self.options.format.is_empty() {
+            write!(f, "{MKFS_OPTS}{}", self.options.format.join(" "))?;
+        }
+        if !self.options.mount.is_empty() {
+            write!(f, "{MOUNT_OPTS}{}", self.options.mount.join(","))?;
+        }
+        if let Some(bytes) = self.options.space_bytes {
+            write!(f, "{SPACE}{bytes}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Kernel {
+    /// The recipe with everything that was asked for, under the name that says so.
+    fn whole_recipe(&self) -> Result<Recipe, CatalogueError> {
+        let recipe = self.recipe.clone().with(&self.options)?;
+        Ok(Recipe { name: self.to_string(), ..recipe })
+    }
+}
+
+impl Entry for Kernel {
+    fn offers(&self) -> Offers {
+        offers(&self.recipe)
+    }
+
+    /// A profile that is a file with a recipe replaces the recipe; any other is left to
+    /// [`Entry::reference`].
+    fn with(&self, asked: &Asked<'_>) -> Result<Arc<dyn Entry>, CatalogueError> {
+        let mut kernel = self.clone();
+        if let Some(profile) = asked.profile
+            && let Some(recipe) = read_recipe(profile)?
+        {
+            kernel.recipe = Recipe { name: kernel.recipe.name, ..recipe };
+            kernel.file = Some(PathBuf::from(profile));
+        }
+        let mkfs = asked.mkfs.unwrap_or_default().split_whitespace();
+        let mount = asked.mount.unwrap_or_default().split(',').filter(|option| !option.is_empty());
+        kernel.options.format.extend(mkfs.map(str::to_owned));
+        kernel.options.mount.extend(mount.map(str::to_owned));
+        kernel.options.space_bytes = asked.space_bytes.or(kernel.options.space_bytes);
+        kernel.whole_recipe()?;
+        Ok(Arc::new(kernel))
+    }
+
+    fn profile(&self) -> Result<String, CatalogueError> {
+        Ok(match &self.file {
+            Some(file) => file.display().to_string(),
+            None => self.recipe.profile.clone(),
+        })
+    }
+
+    /// The file system is made once to be measured: what options did to it is not guessed.
+    fn reference(&self, profile: &str) -> Result<Config, CatalogueError> {
+        let mut config = Config { quirks: read_profile(profile)?, ..Config::default() };
+        read_protections(&mut config.quirks);
+        let recipe = self.whole_recipe()?;
+        // The root of an overlay; a directory in one (`dir:`) is in the upper layer alone.
+        config.quirks.root_nlink_one |= recipe.layer.is_some();
+        let measured =
+            super::on_own_thread(|| Ok(KernelSubject::new(recipe, View::default())?.measure()?))?;
+        // Limits that a user wrote down are those that he wants.
+        match Quirks::profile(profile).is_some() {
+            true => measured.apply(&mut config)?,
+            false => config.block_bytes = measured.block_bytes,
+        }
+        Ok(config)
+    }
+
+    fn testbed(&self, _reference: &Config, view: View) -> Result<Box<dyn Testbed>, CatalogueError> {
+        Ok(Box::new(KernelSubject::new(self.whole_recipe()?, view)?))
+    }
+
+    fn block_backed(&self) -> Result<Box<dyn BlockBacked>, CatalogueError> {
+        Err(super::not_offered(self, Purpose::Crash))
+    }
+}

@@ -1,0 +1,77 @@
+//! Profiles: the known differences of a subject, by name or from a file, and what the machine adds.
+
+use std::path::Path;
+
+use fathom_model::{Config, Quirks};
+
+use super::CatalogueError;
+use super::near::did_you_mean;
+use crate::Recipe;
+use crate::dir::Environment;
+
+/// The quirks of a profile: a name, or a file.
+///
+/// # Errors
+/// If there is no such profile, or the file is wrong.
+pub fn read_profile(name: &str) -> Result<Quirks, CatalogueError> {
+    if let Some(quirks) = Quirks::profile(name) {
+        return Ok(quirks);
+    }
+    if !Path::new(name).is_file() {
+        let hint = did_you_mean(name, Quirks::profile_names());
+        return Err(CatalogueError::UnknownProfile { name: name.to_owned(), hint });
+    }
+    let quirks = match read_recipe(name)? {
+        None => read(name)?,
+        Some(Recipe { quirks: Some(quirks), .. }) => quirks,
+        Some(Recipe { profile, .. }) => return read_profile(&profile),
+    };
+    Quirks::parse(&quirks).map_err(|message| in_file(name, message))
+}
+
+/// Whether it is a file with a recipe.
+pub(super) fn is_recipe(profile: &str) -> bool {
+    read_recipe(profile).is_ok_and(|recipe| recipe.is_some())
+}
+
+/// The recipe in a file; `None` if it is no file, or one with quirks only.
+pub(super) fn read_recipe(file: &str) -> Result<Option<Recipe>, CatalogueError> {
+    if !Path::new(file).is_file() {
+        return Ok(None);
+    }
+    let text = read(file)?;
+    let is_recipe = text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("fs_type"));
+    let parse = || Recipe::parse(&text).map_err(|error| in_file(file, error.to_string()));
+    is_recipe.then(parse).transpose()
+}
+
+fn read(file: &str) -> Result<String, CatalogueError> {
+    std::fs::read_to_string(file).map_err(|error| in_file(file, format!("cannot be read: {error}")))
+}
+
+fn in_file(file: &str, message: String) -> CatalogueError {
+    CatalogueError::File { file: file.into(), message }
+}
+
+/// Makes the reference behave like a directory with this environment.
+pub(super) fn adapt(config: &mut Config, environment: &Environment) {
+    config.uid = environment.identity.uid;
+    config.gid = environment.root_gid;
+    config.groups = environment.identity.groups.clone();
+    config.root_mode = environment.root_mode;
+    config.umask = environment.umask;
+    config.quirks.nodev = environment.nodev;
+    config.quirks.noexec = environment.noexec;
+    // Others use the same file system at the same time.
+    config.quirks.statfs_slack_bytes = 0;
+    read_protections(&mut config.quirks);
+}
+
+/// Fills in what `/proc/sys/fs` says.
+pub(super) fn read_protections(quirks: &mut Quirks) {
+    use crate::dir::protected;
+    quirks.protected_hardlinks = protected("hardlinks") > 0;
+    quirks.protected_symlinks = protected("symlinks") > 0;
+    quirks.protected_fifos = protected("fifos");
+    quirks.protected_regular = protected("regular");
+}
