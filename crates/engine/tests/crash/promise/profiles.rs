@@ -20,21 +20,22 @@ pub(crate) const POSIX: &str = r#"
     sync_file_range = { is = "nothing", cite = "sync_file_range(2), Warning" }
 "#;
 
-/// ext4, data=ordered: Documentation/admin-guide/ext4.rst: "All data are forced directly out to the main
-/// file system prior to its metadata being committed to the journal"; auto_da_alloc: "the data blocks of
-/// the new file are forced to disk before the rename() operation is committed". One journal: an fsync
-/// commits the running transaction (fs/ext4/fsync.c, ext4_fsync_journal).
+/// ext4, data=ordered: Documentation/admin-guide/ext4.rst: "the associated data blocks are written first";
+/// auto_da_alloc: "in the default data=ordered mode, the data blocks of the new file are forced to disk
+/// before the rename() operation is committed". One journal: an fsync of a file waits for the transaction
+/// of the last change of its inode (fs/ext4/fsync.c, ext4_fsync_journal: i_sync_tid), which may have been
+/// committed long ago; one of a directory commits what is running (there: ext4_force_commit).
 pub(crate) const EXT4: &str = r#"
     order = { is = "metadata_prefix", cite = "Documentation/filesystems/ext4/journal.rst" }
-    data = { is = "ordered", cite = "Documentation/admin-guide/ext4.rst, data=ordered" }
+    data = { is = "ordered", cite = "Documentation/admin-guide/ext4.rst, Data Mode: ordered mode" }
     reference = { is = "ext4", cite = "crates/model/profiles/ext4.toml" }
     [durable]
-    fsync = { is = "metadata", cite = "fs/ext4/fsync.c, ext4_fsync_journal: the transaction is committed" }
-    fdatasync = { is = "data", cite = "fs/ext4/fsync.c: i_datasync_tid only" }
-    fsync_dir = { is = "metadata", cite = "fs/ext4/fsync.c, as for files" }
-    o_sync = { is = "metadata", cite = "fs/ext4/file.c, generic_write_sync" }
-    o_dsync = { is = "data", cite = "fs/ext4/file.c, generic_write_sync" }
-    msync = { is = "metadata", cite = "mm/msync.c: vfs_fsync_range" }
+    fsync = { is = "log", cite = "fs/ext4/fsync.c, ext4_fsync_journal: i_sync_tid" }
+    fdatasync = { is = "data", cite = "fs/ext4/fsync.c, ext4_fsync_journal: i_datasync_tid" }
+    fsync_dir = { is = "metadata", cite = "fs/ext4/fsync.c, ext4_fsync_journal: ext4_force_commit" }
+    o_sync = { is = "log", cite = "open(2), O_SYNC: as though followed by fsync(2)" }
+    o_dsync = { is = "data", cite = "open(2), O_DSYNC: as though followed by fdatasync(2)" }
+    msync = { is = "log", cite = "mm/msync.c: vfs_fsync_range" }
     rename_over = { is = "data", cite = "Documentation/admin-guide/ext4.rst, auto_da_alloc" }
 "#;
 
@@ -51,7 +52,9 @@ pub(crate) const XFS: &str = r#"
 "#;
 
 /// btrfs: transactions and a log tree for what was fsynced since (fs/btrfs/tree-log.c). All names of an
-/// fsynced file: fstests generic/520, 106, 321; fsync of a directory: 321 (a), 335, 348.
+/// fsynced file: fstests generic/520, 106, 321; fsync of a directory: 321 (a), 335, 348. A rename over a
+/// file starts writing its data and does not wait: "a best effort filemap_flush" (Linux commit
+/// 8d875f95da43, "disable strict file flushes for renames and truncates").
 pub(crate) const BTRFS: &str = r#"
     order = { is = "transaction_log", cite = "fs/btrfs/tree-log.c: btrfs_sync_log, btrfs_recover_log_trees" }
     data = { is = "cow", cite = "Documentation/filesystems/btrfs.rst: copy on write" }
@@ -60,7 +63,6 @@ pub(crate) const BTRFS: &str = r#"
     fsync = { is = "names", cite = "fstests generic/106, generic/321, generic/520" }
     fdatasync = { is = "data", cite = "fs/btrfs/file.c, btrfs_sync_file with datasync" }
     fsync_dir = { is = "names", cite = "fstests generic/321, generic/348" }
-    rename_over = { is = "data", cite = "btrfs wiki, FAQ: What are the crash guarantees of overwrite-by-rename?" }
 "#;
 
 /// f2fs with fsync_mode=posix: checkpoints, and roll-forward of fsynced files (fs/f2fs/recovery.c).
@@ -74,10 +76,11 @@ pub(crate) const F2FS: &str = r#"
     fsync_dir = { is = "metadata", cite = "fs/f2fs/file.c, need_do_checkpoint: CP_NON_REGULAR" }
 "#;
 
-/// JFS journals metadata only (fs/jfs/jfs_txnmgr.c); data is written at any time.
+/// JFS journals metadata only: data=writeback of ext4 is "a similar level of journaling as that of XFS,
+/// JFS, and ReiserFS in its default mode" (Documentation/admin-guide/ext4.rst).
 pub(crate) const JFS: &str = r#"
     order = { is = "metadata_prefix", cite = "fs/jfs/jfs_logmgr.c: one log" }
-    data = { is = "writeback", cite = "fs/jfs/jfs_txnmgr.c: data is not part of a transaction" }
+    data = { is = "writeback", cite = "Documentation/admin-guide/ext4.rst, Data Mode: writeback mode" }
     [durable]
     fsync = { is = "log", cite = "fs/jfs/file.c, jfs_fsync: jfs_commit_inode" }
     fdatasync = { is = "data", cite = "fs/jfs/file.c, jfs_fsync with datasync" }
@@ -100,7 +103,7 @@ pub(crate) const NILFS2: &str = r#"
     order = { is = "metadata_prefix", cite = "Documentation/filesystems/nilfs2.rst, order=relaxed" }
     data = { is = "ordered", cite = "Documentation/filesystems/nilfs2.rst, order=relaxed" }
     [durable]
-    fsync = { is = "metadata", cite = "fs/nilfs2/file.c, nilfs_construct_segment" }
+    fsync = { is = "log", cite = "fs/nilfs2/file.c, nilfs_sync_file: a segment of all, if the inode is dirty" }
     fdatasync = { is = "data", cite = "fs/nilfs2/file.c, nilfs_construct_dsync_segment" }
 "#;
 
@@ -115,22 +118,25 @@ pub(crate) fn profile(text: &str) -> Guarantee {
     Guarantee::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// ext4 with data=journal: "All data are committed into the journal prior to being written into the main
-/// file system" (Documentation/admin-guide/ext4.rst).
+/// ext4 with data=journal: "All new data is written to the journal first, and then to its final location"
+/// (Documentation/admin-guide/ext4.rst, Data Mode).
 pub(crate) fn ext4_journal() -> Guarantee {
     profile(&EXT4.replace("\"ordered\"", "\"journal\""))
 }
 
-/// ext4 with data=writeback: "Data ordering is not preserved, data may be written into the main file system
-/// after its metadata has been committed to the journal" (same place).
+/// ext4 with data=writeback: "A crash+recovery can cause incorrect data to appear in files which were
+/// written shortly before the crash" (same place). auto_da_alloc is said of data=ordered only.
 pub(crate) fn ext4_writeback() -> Guarantee {
-    profile(&EXT4.replace("\"ordered\"", "\"writeback\""))
+    renaming_at_once(profile(&EXT4.replace("\"ordered\"", "\"writeback\"")))
 }
 
 /// ext4 with noauto_da_alloc: a rename waits for nothing (same place).
 pub(crate) fn ext4_noauto_da_alloc() -> Guarantee {
-    let mut guarantee = profile(EXT4);
-    let cite = "Documentation/admin-guide/ext4.rst, noauto_da_alloc".to_owned();
+    renaming_at_once(profile(EXT4))
+}
+
+fn renaming_at_once(mut guarantee: Guarantee) -> Guarantee {
+    let cite = "Documentation/admin-guide/ext4.rst, auto_da_alloc".to_owned();
     guarantee.durable.rename_over = Some(Claim { is: Makes::Nothing, cite });
     guarantee
 }
