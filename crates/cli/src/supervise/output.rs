@@ -11,7 +11,6 @@ use anyhow::{Context, Result, bail};
 
 use crate::args::{Cli, Command};
 use crate::subjects::Spec;
-use crate::text::say;
 
 /// The working directory of the program when it started.
 static START: OnceLock<PathBuf> = OnceLock::new();
