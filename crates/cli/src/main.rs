@@ -20,6 +20,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
+use fathom_core::Activity;
 use fathom_subjects::supervise::SignalSource;
 use mimalloc::MiMalloc;
 
@@ -61,20 +62,21 @@ fn supervised(cli: &Cli) -> Result<ExitCode> {
         worker::attach(number)?;
     }
     let out = output::absolute(&cli.out)?;
-    if is_campaign(cli) && cli.worker.is_none() {
-        // First of all: a signal that comes from now on loses nothing.
-        let signals = match std::env::var_os(NO_SUPERVISOR) {
-            Some(_) => None,
-            None => SignalSource::new().ok(),
-        };
-        let _made = output::prepare(cli, &out)?;
-        if let Some(signals) = signals {
-            match watch::run(cli, &out, signals) {
-                Ok(code) => return Ok(code),
-                Err(error) => say!("fathom: no supervisor, going on without: {error}"),
-            }
+    // First of all: a signal that comes from now on loses nothing.
+    let is_supervisor =
+        is_campaign(cli) && cli.worker.is_none() && std::env::var_os(NO_SUPERVISOR).is_none();
+    if is_supervisor {
+        // The supervisor touches neither the subject nor the output directory before it has to: both
+        // may hang.
+        match SignalSource::new().and_then(|signals| watch::run(cli, &out, signals)) {
+            Ok(code) => return Ok(code),
+            Err(error) => say!("fathom: no supervisor, going on without: {error}"),
         }
     }
+    let _made = match is_campaign(cli) {
+        true => Some(worker::watched(Activity::SettingUp, || output::prepare(cli, &out))?),
+        false => None,
+    };
     let ending = run(cli, &out);
     worker::told();
     let ending = ending?;

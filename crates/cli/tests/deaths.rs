@@ -371,42 +371,100 @@ fn a_daemon_that_stops_answering_is_a_finding_and_is_ended() {
     assert_eq!(recorded["class"].as_str(), Some("hang"), "{}", answer.out);
 }
 
-/// The daemon of somebody else cannot be ended by us: a thread that waits for it in the kernel does
-/// not even die of a SIGKILL. The program ends all the same, and names it.
+/// A file system that somebody else serves; its daemon is killed at the end.
+struct Served(Child);
+
+impl Served {
+    fn start(mut command: Command, point: &Path) -> Served {
+        let device =
+            |path: &Path| std::os::unix::fs::MetadataExt::dev(&fs::metadata(path).unwrap());
+        let above = device(point);
+        let served = Served(command.arg(point).stdin(Stdio::null()).spawn().unwrap());
+        wait_for(|| (device(point) != above).then_some(())).expect("it is mounted");
+        served
+    }
+
+    fn signal(&self, name: &str) {
+        signal(name, &self.0.id().to_string());
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        for name in ["CONT", "TERM"] {
+            let _ =
+                Command::new("kill").args([&format!("-{name}"), &self.0.id().to_string()]).status();
+        }
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs the program with its output in a file: a thread that does not die would keep a pipe open.
+fn told_to_a_file(args: &[&str], dir: &Path, meanwhile: impl FnOnce()) -> (Option<i32>, String) {
+    let file = fs::File::create(dir.join("said")).unwrap();
+    let mut child = fathom()
+        .args(args)
+        .current_dir(dir)
+        .stdout(file.try_clone().unwrap())
+        .stderr(file)
+        .spawn()
+        .unwrap();
+    meanwhile();
+    let status = wait_for(|| child.try_wait().unwrap());
+    (status.and_then(|status| status.code()), fs::read_to_string(dir.join("said")).unwrap())
+}
+
 #[test]
-fn a_thread_that_the_kernel_does_not_let_go_of_is_named() {
+fn a_foreign_daemon_that_stops_answering_is_a_finding() {
     if !is_root() {
-        return println!("SKIP a_thread_that_the_kernel_does_not_let_go_of_is_named: needs root");
+        return println!("SKIP a_foreign_daemon_that_stops_answering_is_a_finding: needs root");
     }
     let dir = scratch();
     let point = dir.path().join("mnt");
     fs::create_dir(&point).unwrap();
-    let mut daemon = fathom().arg("mount").arg(&point).spawn().unwrap();
-    let device = |path: &Path| std::os::unix::fs::MetadataExt::dev(&fs::metadata(path).unwrap());
-    wait_for(|| (device(&point) != device(dir.path())).then_some(())).expect("it is mounted");
+    let mut mount = fathom();
+    mount.arg("mount");
+    let daemon = Served::start(mount, &point);
     let subject = format!("dir:{}", point.display());
-    let args = ["check", &subject, "--budget", "40s", "--seed", "1", "--deadline", "700ms"];
-    // To a file: the thread that does not die would keep a pipe open.
-    let said = fs::File::create(dir.path().join("said")).unwrap();
-    let mut child = fathom()
-        .args(args)
-        .current_dir(dir.path())
-        .stdout(said.try_clone().unwrap())
-        .stderr(said)
-        .spawn()
-        .unwrap();
-    std::thread::sleep(Duration::from_millis(2500));
-    signal("STOP", &daemon.id().to_string());
-    let status = wait_for(|| child.try_wait().unwrap());
-    signal("CONT", &daemon.id().to_string());
-    signal("TERM", &daemon.id().to_string());
-    daemon.wait().unwrap();
-    let said = fs::read_to_string(dir.path().join("said")).unwrap();
-    assert_eq!(status.and_then(|status| status.code()), Some(1), "{said}");
-    assert!(said.contains("what the kernel does not let go of:"), "{said}");
-    assert!(said.contains("state D in "), "{said}");
+    let args = ["check", &subject, "--budget", "40s", "--seed", "1", "--deadline", "1s"];
+    let (code, said) = told_to_a_file(&args, dir.path(), || {
+        std::thread::sleep(Duration::from_millis(2500));
+        daemon.signal("STOP");
+    });
+    assert_eq!(code, Some(1), "{said}");
     let (_, recorded) = only_finding(dir.path());
     assert_eq!(recorded["class"].as_str(), Some("hang"), "{said}");
+}
+
+/// A request that a daemon has taken cannot be given up: a thread that waits for its answer does not
+/// even die of a SIGKILL (request_wait_answer in fs/fuse/dev.c). bindfs takes it, and waits itself
+/// for a daemon that has stopped. The program ends all the same, and names the thread.
+#[test]
+fn a_thread_that_the_kernel_does_not_let_go_of_is_named() {
+    if !is_root() || !Path::new("/usr/bin/bindfs").exists() {
+        return println!(
+            "SKIP a_thread_that_the_kernel_does_not_let_go_of_is_named: needs root and bindfs"
+        );
+    }
+    let dir = scratch();
+    let (inner, outer) = (dir.path().join("inner"), dir.path().join("outer"));
+    fs::create_dir(&inner).unwrap();
+    fs::create_dir(&outer).unwrap();
+    let mut mount = fathom();
+    mount.arg("mount");
+    let daemon = Served::start(mount, &inner);
+    let mut mount = Command::new("bindfs");
+    mount.args(["-f", "-o", "attr_timeout=0,entry_timeout=0"]).arg(&inner);
+    let _outer = Served::start(mount, &outer);
+    daemon.signal("STOP");
+    let subject = format!("dir:{}", outer.display());
+    let args = ["check", &subject, "--ops", "1000", "--seed", "1", "--deadline", "500ms"];
+    let (code, said) = told_to_a_file(&args, dir.path(), || {});
+    daemon.signal("CONT");
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("while the subject was being set up"), "{said}");
+    assert!(said.contains("what the kernel does not let go of:"), "{said}");
+    assert!(said.contains("state D in "), "{said}");
 }
 
 /// A recipe whose programs are these.
