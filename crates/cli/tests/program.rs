@@ -39,7 +39,7 @@ fn every_mistake_has_a_clear_error_and_exit_code_2() {
         (&["check", "dir:file"], "not a directory"),
         (&["check", "model", "--mutant", "rename-nlnk"], "did you mean rename-nlink"),
         (&["check", "model:rename-nlnk"], "did you mean rename-nlink"),
-        (&["check", "dir:nowhere", "--mutant", "rename-nlink"], "only model and reffs have"),
+        (&["check", "dir:nowhere", "--mutant", "rename-nlink"], "has no mutants"),
         (&["check", "model", "--profile", "ext44"], "did you mean ext4"),
         (&["check", "model", "--config", "nowhere.toml"], "cannot read nowhere.toml"),
         (&["check", "model", "--config", "bad.toml"], "percnt"),
