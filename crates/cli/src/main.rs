@@ -61,7 +61,11 @@ fn supervised(cli: &Cli) -> Result<ExitCode> {
     if let Some(number) = cli.worker {
         worker::attach(number)?;
     }
-    let out = output::absolute(&cli.out)?;
+    // Who only asks for a list may stand in a directory that is gone.
+    let out = match is_campaign(cli) {
+        true => output::absolute(&cli.out)?,
+        false => output::absolute(&cli.out).unwrap_or_else(|_| cli.out.clone()),
+    };
     // First of all: a signal that comes from now on loses nothing.
     let is_supervisor =
         is_campaign(cli) && cli.worker.is_none() && std::env::var_os(NO_SUPERVISOR).is_none();

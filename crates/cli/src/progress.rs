@@ -10,6 +10,7 @@ use fathom_record::{Finding, KNOWN_FILE, Kept, Known, Observer, Progress, RunDir
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::command::Ending;
+use crate::supervise::output::shown;
 use crate::supervise::worker;
 use crate::text::{grouped, print, print_json, say};
 
@@ -97,7 +98,7 @@ impl RunObserver {
     fn tell(&mut self, finding: &Finding, kept: &Kept) {
         let place = match kept {
             Kept::Known => return,
-            Kept::Written(dir) => format!("files:  {}\n\n", dir.display()),
+            Kept::Written(dir) => format!("files:  {}\n\n", shown(dir)),
             Kept::NotWritten(error) => format!("NOT RECORDED: {error}\n\n"),
         };
         if self.json || !self.told.insert(finding.id.clone()) {
@@ -128,7 +129,9 @@ pub(crate) fn started(kind: Kind, subject: &str) -> Run {
 
 /// The command as typed, without the directory of the program.
 fn command_line() -> String {
-    let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let words =
+        std::env::args_os().filter(|word| !word.as_encoded_bytes().starts_with(b"--worker="));
+    let mut words = words.map(|word| word.to_string_lossy().into_owned());
     let program = words.next().unwrap_or_default();
     let name = Path::new(&program).file_name().unwrap_or_default().to_string_lossy().into_owned();
     std::iter::once(name).chain(words).collect::<Vec<_>>().join(" ")
@@ -181,7 +184,7 @@ impl Observer for RunObserver {
             Kept::Known => return false,
             Kept::NotWritten(_) => self.tell(finding, &kept),
             Kept::Written(dir) if !self.json => {
-                let line = format!("found: {} ({})", finding.title, dir.display());
+                let line = format!("found: {} ({})", finding.title, shown(dir));
                 self.bar.suspend(|| say!("{line}"));
             }
             Kept::Written(_) => {}

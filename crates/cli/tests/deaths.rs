@@ -153,7 +153,7 @@ fn dies(subject: &str, args: &[&str], class: &str, signature: &str) {
     assert_eq!(recorded["class"].as_str(), Some(class), "{subject}: {}", answer.out);
     let signed = recorded["signature"].as_str().unwrap_or_default();
     assert!(signed.ends_with(signature), "{subject}: {signed}");
-    assert_eq!(recorded["ops"].as_integer(), Some(31), "{subject}: {}", answer.out);
+    assert_eq!(recorded["details"]["ops"].as_integer(), Some(31), "{subject}: {}", answer.out);
     assert!(answer.out.contains(&format!("finding {id}: ")), "{subject}: {}", answer.out);
     assert!(answer.out.contains(&format!("files:  fathom-out/{id}")), "{subject}: {}", answer.out);
     assert!(answer.err.starts_with("seed 1\n"), "{subject}: {}", answer.err);
@@ -364,7 +364,7 @@ fn a_daemon_that_stops_answering_is_a_finding_and_is_ended() {
     let fathom = env!("CARGO_BIN_EXE_fathom");
     let stops = "p=$!; (sleep 1.5; kill -STOP $p) & wait";
     let subject = format!("fuse:{fathom} mount {{mnt}} & {stops}");
-    let args = ["check", &subject, "--budget", "40s", "--seed", "1", "--deadline", "2s"];
+    let args = ["check", &subject, "--first", "--budget", "40s", "--seed", "1", "--deadline", "2s"];
     let answer = ask(&args, dir.path());
     assert_eq!(answer.code, 1, "{}{}", answer.out, answer.err);
     let (_, recorded) = only_finding(dir.path());
@@ -426,7 +426,7 @@ fn a_foreign_daemon_that_stops_answering_is_a_finding() {
     mount.arg("mount");
     let daemon = Served::start(mount, &point);
     let subject = format!("dir:{}", point.display());
-    let args = ["check", &subject, "--budget", "40s", "--seed", "1", "--deadline", "1s"];
+    let args = ["check", &subject, "--first", "--budget", "40s", "--seed", "1", "--deadline", "1s"];
     let (code, said) = told_to_a_file(&args, dir.path(), || {
         std::thread::sleep(Duration::from_millis(2500));
         daemon.signal("STOP");

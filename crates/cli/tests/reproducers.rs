@@ -123,7 +123,9 @@ fn run(mut program: Command, directory: &Path, remount: &str) -> (Option<i32>, S
 fn prove(mutant: &str) -> Vec<String> {
     let dir = scratch();
     let seed = OTHER_SEED.iter().find(|(name, _)| *name == mutant).map_or("1", |(_, seed)| seed);
-    let args = ["check", "model", "--mutant", mutant, "--seed", seed, "--ops", "200000", "--out"];
+    let args = [
+        "check", "model", "--mutant", mutant, "--seed", seed, "--ops", "200000", "--first", "--out",
+    ];
     let answer = ask(&[&args[..], &["out"]].concat(), dir.path());
     if answer.code != 1 {
         return vec![format!("{mutant}: not found: {}{}", answer.out, answer.err)];
@@ -217,7 +219,7 @@ fn the_reproducers_of_a_finding_on_bindfs_tell_it_from_its_backing_directory() {
     }
     let dir = scratch();
     let args = ["check", "fuse:bindfs {state} {mnt}", "--seed", "1", "--budget", "60s"];
-    let answer = ask(&[&args[..], &["--out", "out"]].concat(), dir.path());
+    let answer = ask(&[&args[..], &["--first", "--out", "out"]].concat(), dir.path());
     assert_eq!(answer.code, 1, "{}{}", answer.out, answer.err);
     println!("{}", answer.out);
     let finding = the_finding(&dir.path().join("out"));

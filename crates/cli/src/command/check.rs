@@ -38,6 +38,9 @@ pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
     let coverage = own::report(&report.coverage, &title, report.stats.elapsed.as_secs_f64());
     files.write_or_say(&coverage);
     let ending = observer.finish(|run| describe(run, &report))?;
+    if report.stats.ops == 0 && ending == Ending::Clean {
+        bail!("nothing was executed: this run says nothing about {}", checked.spec);
+    }
     if json {
         let mut value = report_json(&checked, &report, observer.run());
         value.as_object_mut().expect("it is one").extend(own::json(&coverage));
@@ -45,9 +48,6 @@ pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
     } else {
         print(&summary(&checked, &report, observer.run()))?;
         print(&own::short(&coverage, &files))?;
-    }
-    if report.stats.ops == 0 && report.findings.is_empty() {
-        bail!("nothing was executed: this run says nothing about {}", checked.spec);
     }
     Ok(ending)
 }

@@ -175,7 +175,7 @@ impl Supervisor<'_> {
             if remains::thread_is_gone(self.worker.id(), lane.thread) {
                 // It may have ended properly between the two looks.
                 let again = self.board.lanes();
-                if again.iter().any(|now| *now == lane) {
+                if again.contains(&lane) {
                     return Some(Death::of(Violation::Oops { lines: Vec::new() }).in_lane(lane));
                 }
                 continue;

@@ -64,6 +64,7 @@ pub(super) fn adapt(config: &mut Config, environment: &Environment) {
     config.quirks.noexec = environment.noexec;
     // Others use the same file system at the same time.
     config.quirks.statfs_slack_bytes = 0;
+    config.quirks.statfs_comparable = false;
     read_protections(&mut config.quirks);
 }
 

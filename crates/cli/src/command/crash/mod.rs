@@ -46,6 +46,9 @@ pub(crate) fn run(args: &CrashArgs, out: &Path, json: bool) -> Result<Ending> {
     let coverage = coverage(&*subject, &report);
     files.write_or_say(&coverage);
     let ending = observer.finish(|run| describe(run, &report, &plan))?;
+    if report.crash_images == 0 && ending == Ending::Clean {
+        bail!("no crash image was examined: this run says nothing about {}", subject.name());
+    }
     if json {
         let mut value = report_json(&*subject, &report, observer.run());
         value.as_object_mut().expect("it is one").extend(own::json(&coverage));
@@ -53,9 +56,6 @@ pub(crate) fn run(args: &CrashArgs, out: &Path, json: bool) -> Result<Ending> {
     } else {
         print(&summary(&*subject, &report, observer.run()))?;
         print(&own::short(&coverage, &files))?;
-    }
-    if report.crash_images == 0 && report.findings.is_empty() {
-        bail!("no crash image was examined: this run says nothing about {}", subject.name());
     }
     Ok(ending)
 }

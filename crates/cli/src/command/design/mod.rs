@@ -49,12 +49,12 @@ pub(crate) fn run(args: &DesignArgs, out: &Path, json: bool) -> Result<Ending> {
         Err(error) => return observer.fail(error),
     };
     let ending = observer.finish(|run| page::describe(run, &outcome))?;
+    if outcome.report.transitions == 0 && outcome.violations.is_empty() && ending == Ending::Clean {
+        bail!("no step was taken: this run says nothing about {spec}");
+    }
     match json {
         true => print_json(&outcome.json(observer.run()))?,
         false => print(&outcome.text(args, observer.run()))?,
-    }
-    if outcome.report.transitions == 0 && outcome.violations.is_empty() {
-        bail!("no step was taken: this run says nothing about {spec}");
     }
     Ok(ending)
 }
