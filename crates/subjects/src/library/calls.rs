@@ -16,10 +16,6 @@ pub(super) struct Found {
 
 /// The calls. What a library lacks answers `EOPNOTSUPP`.
 pub(super) trait Calls {
-    /// Whether `stat` may fail for what can be opened and read. Where both look a name up in the same
-    /// way and read the same of it, a walk asks `stat` only about what cannot be opened.
-    const STAT_IS_SEPARATE: bool = true;
-
     fn open(&mut self, slot: Slot, path: &FsPath, flags: OpenFlags) -> Result<u64, Errno>;
     fn close(&mut self, slot: Slot) -> Result<u64, Errno>;
     fn pread(&mut self, slot: Slot, offset: i64, len: u64) -> Result<Vec<u8>, Errno>;
@@ -129,33 +125,17 @@ fn walk_entries<C: Calls>(
     };
     for Found { name, is_dir } in entries {
         let path = dir.join(&name);
-        if let Err(errno) = stat_first(calls, &path) {
+        if let Err(errno) = calls.is_dir(&path) {
             tree.broken(path, "stat", errno);
         } else if is_dir {
             let inside = calls.list(&path);
-            if let Err(errno) = stat_later(calls, &path, inside.is_err()) {
-                tree.broken(path, "stat", errno);
-                continue;
-            }
             tree.dir(path.clone());
             walk_entries(calls, &path, level + 1, inside, tree);
         } else {
-            let contents = calls.contents(&path);
-            match (stat_later(calls, &path, contents.is_err()), contents) {
-                (Err(errno), _) => tree.broken(path, "stat", errno),
-                (Ok(()), Ok(bytes)) => tree.file(path, &bytes),
-                (Ok(()), Err((call, errno))) => tree.broken(path, call, errno),
+            match calls.contents(&path) {
+                Ok(bytes) => tree.file(path, &bytes),
+                Err((call, errno)) => tree.broken(path, call, errno),
             }
         }
     }
-}
-
-/// Asks `stat` before anything else, if it may have an answer of its own.
-fn stat_first<C: Calls>(calls: &mut C, path: &FsPath) -> Result<(), Errno> {
-    if C::STAT_IS_SEPARATE { calls.is_dir(path).map(drop) } else { Ok(()) }
-}
-
-/// Asks `stat` about what could not be opened or read, if it was not asked before.
-fn stat_later<C: Calls>(calls: &mut C, path: &FsPath, failed: bool) -> Result<(), Errno> {
-    if C::STAT_IS_SEPARATE || !failed { Ok(()) } else { calls.is_dir(path).map(drop) }
 }

@@ -290,10 +290,6 @@ impl Mount {
 }
 
 impl Calls for Mount {
-    // lfs.c: lfs_stat_, lfs_file_opencfg_ and lfs_dir_open_ all look up by lfs_dir_find; stat then reads
-    // the name (which was just compared) and the struct (which opening reads too).
-    const STAT_IS_SEPARATE: bool = false;
-
     fn open(&mut self, slot: Slot, path: &FsPath, flags: OpenFlags) -> Result<u64, Errno> {
         if let Some(mut open) = self.open.remove(&slot) {
             self.close_file(&mut open)?;
