@@ -9,6 +9,28 @@
 //! They share [`generate`] (where operations come from), [`choice`] (the one seeded stream of random
 //! choices) and [`coverage`] (what the operations have exercised). The engine never prints: it tells an
 //! [`Observer`](fathom_record::Observer).
+//!
+//! # Example
+//!
+//! The reference file system with a bug in it, compared with the reference:
+//!
+//! ```
+//! use fathom_engine::{Config, Plan, Silent, check};
+//! use fathom_model::{ModelSubject, Mutant};
+//!
+//! let correct = fathom_model::Config::default();
+//! let buggy = fathom_model::Config { mutant: Some(Mutant::RmdirErrno), ..correct.clone() };
+//! let mut subject = ModelSubject::new(buggy).unwrap();
+//! let mut plan = Plan::new(1, Config::default(), correct);
+//! plan.ops_max = Some(9_000);
+//! let report = check(&mut subject, &plan, &mut Silent).unwrap();
+//! let found: Vec<String> = report.findings.iter().map(|f| f.signature.to_string()).collect();
+//! assert_eq!(found, ["outcome rmdir ENOTEMPTY/EEXIST"]);
+//! ```
+//!
+//! To read on: [`check::check`] is the campaign, one file per strategy beside it
+//! (`check/tour.rs`, `check/dfs.rs`, `check/walk.rs`); [`search::System`] is all that a search needs of
+//! what it explores.
 
 #![forbid(unsafe_code)]
 
