@@ -11,7 +11,7 @@
 //! * [`supervise`]: a worker process and the memory that it shares with its supervisor.
 //! * [`sys`]: what these share: operations as system calls, and the walk that observes a tree.
 //!
-//! The only crate with `unsafe`, and the only one that may need root.
+//! With `trace` the only crate with `unsafe`, and the only one that may need root.
 
 pub mod catalogue;
 pub mod daemon;
