@@ -17,6 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fathom-engine", &["fathom-core", "fathom-model", "fathom-block", "fathom-record"]),
     ("fathom-designs", &["fathom-core", "fathom-block", "fathom-engine", "fathom-record"]),
     ("fathom-record", &["fathom-core"]),
+    ("fathom-guest", &["fathom-core", "fathom-record"]),
     ("fathom-trace", &["fathom-core", "fathom-record"]),
     ("fathom-report", &["fathom-core", "fathom-record"]),
     (
@@ -28,6 +29,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "fathom-subjects",
             "fathom-engine",
             "fathom-designs",
+            "fathom-guest",
             "fathom-trace",
             "fathom-record",
             "fathom-report",
