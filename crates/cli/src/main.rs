@@ -38,6 +38,10 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 const NO_SUPERVISOR: &str = "FATHOM_NO_SUPERVISOR";
 
 fn main() -> ExitCode {
+    // The program keeps its guests, and is the first process in them.
+    if let Some(code) = fathom_guest::take_over() {
+        return ExitCode::from(code as u8);
+    }
     let cli = Cli::parse();
     match supervised(&cli) {
         Ok(code) => code,

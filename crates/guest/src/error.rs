@@ -33,7 +33,7 @@ pub enum GuestError {
         reason: String,
     },
     /// The kernel lacks something without which nothing works.
-    #[error("the kernel {path} has no {what}: build one with {option}=y")]
+    #[error("the kernel {path} has no {what}: build one with CONFIG_{option}=y")]
     Lacks {
         /// The kernel.
         path: PathBuf,
@@ -41,6 +41,53 @@ pub enum GuestError {
         what: &'static str,
         /// The option of its configuration.
         option: &'static str,
+    },
+    /// Nothing would confine the guest.
+    #[error(
+        "this host has no Landlock, so that root in a guest could change whatever you can: boot a kernel \
+         with CONFIG_SECURITY_LANDLOCK (lsm=landlock,...), or set FATHOM_GUEST_UNCONFINED=1"
+    )]
+    Unconfined,
+    /// There is no place for the guest's memory.
+    #[error(
+        "no place for the memory of a guest ({}): free some, or name a directory with \
+         FATHOM_GUEST_MEMORY_DIR", tried.join("; ")
+    )]
+    NoRoom {
+        /// Every place with the reason.
+        tried: Vec<String>,
+    },
+    /// The kernel is too old for the processor.
+    #[error(
+        "this processor's registers take {bytes} bytes and {kernel} has room for 2696: use a kernel since \
+         6.13, or one that `fathom guest build` made"
+    )]
+    Narrow {
+        /// The kernel.
+        kernel: PathBuf,
+        /// What the processor needs.
+        bytes: u32,
+    },
+    /// A path that cannot be written on a kernel's command line.
+    #[error("{path} has a character that a kernel's command line cannot have: move it")]
+    Path {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The process between us and the guest is gone.
+    #[error("the keeper of the guest was killed")]
+    KeeperLost,
+    /// The keeper could not start the kernel.
+    #[error("starting the guest: {error}")]
+    Keeper {
+        /// Why.
+        error: String,
+    },
+    /// The guest's first process could not run the command.
+    #[error("the guest started, but not the command: {reason}")]
+    Refused {
+        /// Why.
+        reason: String,
     },
     /// A system call or a file.
     #[error("{what}: {error}")]

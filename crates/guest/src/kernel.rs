@@ -26,6 +26,8 @@ pub struct Kernel {
     pub has_lockdep: bool,
     /// Whether it reports tasks that wait for ever (`CONFIG_DETECT_HUNG_TASK`).
     pub has_hung_task: bool,
+    /// Where its modules are, if it has some.
+    pub modules: Option<PathBuf>,
     /// Every option that is set, without `CONFIG_`, with its value.
     config: BTreeSet<(String, String)>,
 }
@@ -41,6 +43,51 @@ impl Kernel {
     /// Whether an option is built in.
     pub fn is_built_in(&self, name: &str) -> bool {
         self.option(name) == Some("y")
+    }
+}
+
+/// What no guest can do without.
+const NEEDED: [(&str, &str); 6] = [
+    ("HOSTFS", "hostfs, through which it sees the files of the host"),
+    ("DEVTMPFS", "devtmpfs"),
+    ("TMPFS", "tmpfs"),
+    ("PROC_FS", "proc"),
+    ("SSL", "serial lines, through which a command answers"),
+    ("PROC_PAGE_MONITOR", "/proc/PID/pagemap, through which it shares memory with its supervisor"),
+];
+
+/// Where the modules of a kernel are: beside it, or where Debian's package puts them.
+fn modules(kernel: &Path, release: &str) -> Option<PathBuf> {
+    let beside = kernel.parent().map(|dir| dir.join("lib/modules").join(release));
+    let debian = Path::new("/usr/lib/uml/modules").join(release);
+    let places = beside.into_iter().chain([debian]);
+    places.into_iter().find(|dir| dir.join("modules.dep").is_file())
+}
+
+/// What a kernel offers of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// It is part of the kernel.
+    BuiltIn,
+    /// It is a module that can be loaded.
+    Module,
+}
+
+impl Kernel {
+    /// Whether and how the kernel has a file system of this name.
+    pub fn file_system(&self, name: &str) -> Option<Offer> {
+        let upper = name.to_uppercase();
+        let option = match name {
+            "ext3" => "EXT4_FS".to_owned(),
+            "ext2" if self.option("EXT2_FS").is_none() => "EXT4_USE_FOR_EXT2".to_owned(),
+            _ if self.option(&upper).is_some() => upper,
+            _ => format!("{upper}_FS"),
+        };
+        match self.option(&option)? {
+            "y" => Some(Offer::BuiltIn),
+            "m" if self.modules.is_some() => Some(Offer::Module),
+            _ => None,
+        }
     }
 }
 
@@ -62,9 +109,12 @@ pub fn probe(path: &Path) -> Result<Kernel> {
     if !kernel.is_built_in("UML") {
         return Err(not_a_kernel(&kernel.path, "--showconfig does not say CONFIG_UML=y"));
     }
-    if !kernel.is_built_in("HOSTFS") {
-        let path = kernel.path;
-        return Err(GuestError::Lacks { path, what: "hostfs", option: "CONFIG_HOSTFS" });
+    kernel.modules = modules(&kernel.path, &kernel.release);
+    for (option, what) in NEEDED {
+        if !kernel.is_built_in(option) {
+            let path = kernel.path;
+            return Err(GuestError::Lacks { path, what, option });
+        }
     }
     kernel.has_time_travel = kernel.is_built_in("UML_TIME_TRAVEL_SUPPORT");
     kernel.has_kasan = kernel.is_built_in("KASAN");
@@ -82,6 +132,7 @@ impl Kernel {
             has_kasan: false,
             has_lockdep: false,
             has_hung_task: false,
+            modules: None,
             config: BTreeSet::new(),
         }
     }

@@ -6,16 +6,55 @@
 //!  (resolve)  (probe)    confined, with a seed and a clock of its own
 //! ```
 //!
-//! * [`kernel`]: what a kernel file is and what it can do.
-//! * [`resolve`]: from a name on the command line to a kernel.
+//! * [`kernel`]: what a kernel file is and what it can do; [`resolve`]: from a name to a kernel.
+//! * [`boot`]: what a guest is given; [`guest`]: one that runs; [`job`]: one that answers a batch.
+//! * [`keeper`]: the process between us and the guest, with [`confine`] (what the guest may do on the
+//!   host) and `answer` (what it is told instead).
+//! * [`init`]: the first process in a guest; [`modules`]: how it loads modules.
 
+mod answer;
+pub mod boot;
+pub mod confine;
 pub mod error;
+pub mod guest;
+pub mod init;
+pub mod job;
+pub mod keeper;
 pub mod kernel;
+pub mod modules;
+mod private;
+mod widen;
 
+pub use boot::Boot;
 pub use error::{GuestError, Result};
+pub use guest::{Guest, GuestEnd};
+pub use job::{Job, JobEnd, run_job};
 pub use kernel::Kernel;
 
+use std::ffi::OsString;
 use std::path::Path;
+
+/// Does what a process of a guest has to do, if this one was started as such: as its keeper, as its first
+/// process, or to load a module. To be called before anything else by every program that starts guests,
+/// which is to end with the code if there is one.
+pub fn take_over() -> Option<i32> {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let name = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+    if name.ends_with(boot::MODPROBE) {
+        let wanted = words.last().map(|word| word.to_string_lossy().into_owned());
+        return Some(modules::modprobe(&wanted.unwrap_or_default()));
+    }
+    if let [_, role, dir] = words.as_slice()
+        && role == boot::KEEPER
+    {
+        return Some(keeper::keep(Path::new(dir)));
+    }
+    // A kernel adds words of its own.
+    if std::process::id() == 1 && words.iter().any(|word| word == boot::INIT) {
+        init::init();
+    }
+    None
+}
 
 /// The kernel of Debian's package `user-mode-linux`.
 const DEBIAN: &str = "/usr/bin/linux.uml";
