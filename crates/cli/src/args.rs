@@ -38,6 +38,23 @@ pub(crate) struct Cli {
     #[arg(long, global = true, value_name = "SIZE", value_parser = memory, hide_short_help = true)]
     pub(crate) memory_max: Option<u64>,
 
+    /// Run the command in a kernel of its own: debian, a built version, a source tree, a kernel's path
+    #[arg(long, global = true, value_name = "KERNEL")]
+    pub(crate) guest: Option<String>,
+
+    /// Seed of the guest's kernel [default: that of the command]
+    #[arg(long, global = true, value_name = "S", requires = "guest", hide_short_help = true)]
+    pub(crate) guest_seed: Option<u64>,
+
+    /// Run the same command under so many seeds of the guest's kernel, one after the other
+    #[arg(long, global = true, value_name = "N", requires = "guest", hide_short_help = true,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) guest_seeds: Option<u64>,
+
+    /// This process runs in a guest
+    #[arg(long, global = true, hide = true)]
+    pub(crate) in_guest: bool,
+
     /// The descriptor under which a supervisor left what it shares with its worker
     #[arg(long, value_name = "FD", hide = true)]
     pub(crate) worker: Option<i32>,

@@ -18,7 +18,7 @@ mod text;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Parser;
 use fathom_core::Activity;
 use fathom_subjects::supervise::SignalSource;
@@ -65,14 +65,23 @@ fn supervised(cli: &Cli) -> Result<ExitCode> {
     if let Some(number) = cli.worker {
         worker::attach(number)?;
     }
+    if cli.in_guest {
+        worker::attach_in_guest()?;
+    }
     // Who only asks for a list may stand in a directory that is gone.
     let out = match is_campaign(cli) {
         true => output::absolute(&cli.out)?,
         false => output::absolute(&cli.out).unwrap_or_else(|_| cli.out.clone()),
     };
     // First of all: a signal that comes from now on loses nothing.
-    let is_supervisor =
-        is_campaign(cli) && cli.worker.is_none() && std::env::var_os(NO_SUPERVISOR).is_none();
+    let is_supervisor = is_campaign(cli)
+        && worker::supervision().is_none()
+        && std::env::var_os(NO_SUPERVISOR).is_none();
+    if let (Some(kernel), true) = (&cli.guest, is_campaign(cli) && !cli.in_guest) {
+        let signals = SignalSource::new().context("signals")?;
+        let _made = output::prepare(cli, &out)?;
+        return supervise::guest::run(cli, &out, &signals, kernel);
+    }
     if is_supervisor {
         // The supervisor touches neither the subject nor the output directory before it has to: both
         // may hang.

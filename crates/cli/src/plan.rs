@@ -10,6 +10,7 @@ use fathom_subjects::catalogue::{Asked, Purpose};
 
 use crate::args::CheckArgs;
 use crate::subjects::Spec;
+use crate::supervise::worker;
 
 /// Without --ops and --budget.
 const BUDGET_DEFAULT: Duration = Duration::from_secs(30);
@@ -72,6 +73,13 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
         bail!("--map keeps the map of a tour: leave it out, or give --strategy tour");
     }
     plan.labels = labels(&profile);
+    if let Some(guest) = worker::in_guest() {
+        plan.seed = guest.seed;
+        plan.ops_max = plan.ops_max.map(|ops| ops.saturating_sub(guest.ops_before).max(1));
+        plan.labels.insert("guest".to_owned(), guest.kernel.clone());
+        plan.labels.insert("guest_seed".to_owned(), guest.kernel_seed.to_string());
+        worker::take_budget(&mut plan.budget);
+    }
     plan.labels.insert("strategy".to_owned(), plan.explore.strategy.to_string());
     Ok(CheckPlan { spec, rivals: rivals(&args.against, args.space)?, plan })
 }
@@ -115,8 +123,8 @@ pub(crate) fn labels(profile: &str) -> BTreeMap<String, String> {
     labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
 }
 
-/// Six digits are enough to be different, and short enough to be typed.
-fn clock_seed() -> u64 {
+/// A seed for whoever gives none. Six digits are enough to be different, and short enough to be typed.
+pub(crate) fn clock_seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.as_nanos() as u64 / 1000 % 1_000_000
 }

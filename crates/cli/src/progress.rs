@@ -129,8 +129,10 @@ pub(crate) fn started(kind: Kind, subject: &str) -> Run {
 
 /// The command as typed, without the directory of the program.
 fn command_line() -> String {
-    let words =
-        std::env::args_os().filter(|word| !word.as_encoded_bytes().starts_with(b"--worker="));
+    let is_typed = |word: &std::ffi::OsString| {
+        !word.as_encoded_bytes().starts_with(b"--worker=") && word != "--in-guest"
+    };
+    let words = std::env::args_os().filter(is_typed);
     let mut words = words.map(|word| word.to_string_lossy().into_owned());
     let program = words.next().unwrap_or_default();
     let name = Path::new(&program).file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -41,4 +41,4 @@ pub use supervision::{Activity, Journal, Supervision, Supervisor};
 pub use testbed::{CheckerReport, PathState, RestoreMethod, Saved, Testbed, Unblock};
 pub use trace::{Header, Interval, Step, Trace, TraceError, TraceReader, TraceWriter};
 pub use tree::{Difference, Entry, Kind, Stamp, Times, Tree};
-pub use verdict::{Verdict, Violation};
+pub use verdict::{ReportKind, Verdict, Violation};

@@ -58,6 +58,17 @@ pub enum Violation {
         /// What it logged; empty if its log cannot be read.
         lines: Vec<String>,
     },
+    /// The kernel of a guest reported a fault of its own, and the guest ended with it.
+    KernelReport {
+        /// What kind of report it is.
+        kind: ReportKind,
+        /// The report in one line, without addresses: what makes two of them the same.
+        title: String,
+        /// The functions that led to it, the innermost first.
+        stack: Vec<String>,
+        /// What the kernel printed.
+        lines: Vec<String>,
+    },
     /// The process that executed the operation used up the memory that it was given.
     OutOfMemory {
         /// What it was given.
@@ -77,6 +88,7 @@ impl Violation {
             Violation::Hang { .. } => "hang",
             Violation::Died { .. } => "died",
             Violation::Oops { .. } => "oops",
+            Violation::KernelReport { kind, .. } => kind.class(),
             Violation::OutOfMemory { .. } => "out_of_memory",
         }
     }
@@ -86,8 +98,49 @@ impl Violation {
     pub fn is_death(&self) -> bool {
         matches!(
             self,
-            Violation::Died { .. } | Violation::Oops { .. } | Violation::OutOfMemory { .. }
+            Violation::Died { .. }
+                | Violation::Oops { .. }
+                | Violation::KernelReport { .. }
+                | Violation::OutOfMemory { .. }
         )
+    }
+}
+
+/// The kinds of reports with which a kernel tells that something is wrong with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReportKind {
+    /// It gave up.
+    Panic,
+    /// It accessed memory that is not there.
+    Oops,
+    /// One of its assertions does not hold (`BUG_ON`).
+    Bug,
+    /// One of its expectations does not hold (`WARN_ON`).
+    Warning,
+    /// It accessed memory that is not its own.
+    Kasan,
+    /// It did something that C does not define.
+    Ubsan,
+    /// Its locks can wait for each other for ever.
+    Lockdep,
+    /// A task waits and never runs.
+    HungTask,
+}
+
+impl ReportKind {
+    /// The class of findings.
+    pub fn class(self) -> &'static str {
+        match self {
+            ReportKind::Panic => "kernel_panic",
+            ReportKind::Oops => "kernel_oops",
+            ReportKind::Bug => "kernel_bug",
+            ReportKind::Warning => "kernel_warning",
+            ReportKind::Kasan => "kasan",
+            ReportKind::Ubsan => "ubsan",
+            ReportKind::Lockdep => "lockdep",
+            ReportKind::HungTask => "hung_task",
+        }
     }
 }
 

@@ -136,7 +136,7 @@ impl Boot {
             words.push(format!("time-travel-start={CLOCK_START}"));
         }
         words.extend(self.kernel_arguments.iter().cloned());
-        words.extend(["--".to_owned(), INIT.to_owned()]);
+        words.extend(["--", INIT].map(str::to_owned));
         Ok(words)
     }
 }

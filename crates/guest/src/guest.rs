@@ -4,6 +4,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -52,10 +53,21 @@ impl Guest {
     /// # Errors
     /// If there is no room for its memory, or its keeper cannot be started.
     pub fn start(boot: &Boot) -> Result<Guest> {
+        Guest::start_with(boot, &[])
+    }
+
+    /// Boots a guest that finds these files, by name and contents, in [`crate::boot::MESSAGES`].
+    ///
+    /// # Errors
+    /// As for [`Guest::start`].
+    pub fn start_with(boot: &Boot, messages: &[(String, Vec<u8>)]) -> Result<Guest> {
         let private = PrivateDirectory::new(u64::from(boot.memory_mib) << 20)?;
         let dir = private.path();
         write_json(&dir.join(file::KEEPER_PLAN), &boot.keeper_plan(dir)?)?;
         write_json(&dir.join(file::INIT_PLAN), &boot.init_plan())?;
+        for (name, text) in messages {
+            fs::write(dir.join(name), text).map_err(GuestError::io(name))?;
+        }
         let parent = std::process::id() as libc::pid_t;
         let mut command = Command::new(&boot.program);
         command
@@ -106,12 +118,13 @@ impl Guest {
     /// is none yet.
     pub fn memory(&self) -> Option<File> {
         let files = PathBuf::from(format!("/proc/{}/fd", self.kernel_process()?));
+        // It has no name any more, or never had one.
         let is_memory = |path: &Path| {
             let target = fs::read_link(path).unwrap_or_default();
-            target.starts_with(self.directory()) && target.to_string_lossy().contains("vm_file")
+            target.starts_with(self.directory()) && target.to_string_lossy().ends_with("(deleted)")
         };
-        let entries = fs::read_dir(&files).ok()?.flatten().map(|entry| entry.path());
-        let path = entries.filter(|path| is_memory(path)).next()?;
+        let mut entries = fs::read_dir(&files).ok()?.flatten().map(|entry| entry.path());
+        let path = entries.find(|path| is_memory(path))?;
         File::options().read(true).write(true).open(path).ok()
     }
 
@@ -239,6 +252,14 @@ impl Drop for Guest {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// The columns and rows of a terminal; `None` if it is none.
+pub fn terminal_size(output: &impl AsRawFd) -> Option<(u16, u16)> {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: fills a local variable.
+    let done = unsafe { libc::ioctl(output.as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
+    (done == 0).then_some((size.ws_col, size.ws_row))
 }
 
 fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {

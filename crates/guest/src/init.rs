@@ -196,12 +196,14 @@ fn run(plan: &InitPlan) -> io::Result<CommandEnd> {
 }
 
 /// The same in every guest. Names and sizes of an environment are visible in addresses.
-const ENVIRONMENT: [(&str, &str); 5] = [
+const ENVIRONMENT: [(&str, &str); 6] = [
     ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
     ("HOME", "/dev/shm"),
     ("TMPDIR", "/dev/shm"),
     ("LANG", "C.UTF-8"),
     ("TZ", "UTC"),
+    // The machine is the guest: a subject may do what would touch others elsewhere.
+    ("FATHOM_IN_GUEST", "1"),
 ];
 
 /// A serial line that passes bytes on as they are.

@@ -10,6 +10,7 @@
 //! * [`boot`]: what a guest is given; [`guest`]: one that runs; [`job`]: one that answers a batch.
 //! * [`keeper`]: the process between us and the guest, with [`confine`] (what the guest may do on the
 //!   host) and `answer` (what it is told instead).
+//! * [`report`]: what a kernel says about its end.
 //! * [`init`]: the first process in a guest; [`modules`]: how it loads modules.
 
 mod answer;
@@ -23,6 +24,7 @@ pub mod keeper;
 pub mod kernel;
 pub mod modules;
 mod private;
+pub mod report;
 mod widen;
 
 pub use boot::Boot;

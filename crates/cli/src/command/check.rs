@@ -16,7 +16,7 @@ use crate::cover::own::{self, Files};
 use crate::plan::{self, CheckPlan};
 use crate::progress::{RunObserver, started};
 use crate::supervise::output::shown;
-use crate::supervise::worker::watched;
+use crate::supervise::worker::{self, watched};
 use crate::text::{bold, grouped, print, print_json};
 
 pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
@@ -30,10 +30,12 @@ pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
     run.seed = Some(checked.plan.seed);
     run.version = version(&checked);
     let mut observer = RunObserver::start(out, run, &args.known, json)?;
-    let report = match run_check(&checked, out, &mut observer) {
+    let mut report = match run_check(&checked, out, &mut observer) {
         Ok(report) => report,
         Err(error) => return observer.fail(error),
     };
+    report.stats.elapsed = worker::elapsed(report.stats.elapsed);
+    report.stopped &= worker::is_interrupted();
     let title = format!("fathom check {} (seed {})", checked.spec, checked.plan.seed);
     let coverage = own::report(&report.coverage, &title, report.stats.elapsed.as_secs_f64());
     files.write_or_say(&coverage);

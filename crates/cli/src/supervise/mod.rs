@@ -3,11 +3,13 @@
 //!
 //! * [`watch`]: the parent. It starts the worker, passes signals on, watches deadlines and memory.
 //! * [`death`]: what an end of the worker means, and the finding that is made of it.
+//! * [`guest`]: the same for a campaign in a kernel of its own.
 //! * [`worker`]: what the commands use in the worker: the journal, the limits, the stop flag.
 //! * [`output`]: the output directory: absolute, writable, not on the subject.
 //!
 
 pub(crate) mod death;
+pub(crate) mod guest;
 pub(crate) mod output;
 pub(crate) mod watch;
 pub(crate) mod worker;

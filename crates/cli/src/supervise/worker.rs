@@ -12,6 +12,23 @@ use serde::{Deserialize, Serialize};
 
 static WORKER: OnceLock<Arc<Worker>> = OnceLock::new();
 
+static GUEST: OnceLock<InGuest> = OnceLock::new();
+
+/// What the supervisor decides for a worker in a guest.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct InGuest {
+    /// The release of the guest's kernel.
+    pub(crate) kernel: String,
+    /// The seed of the guest's kernel.
+    pub(crate) kernel_seed: u64,
+    /// Seed of the campaign.
+    pub(crate) seed: u64,
+    /// Operations that earlier guests of this campaign have executed.
+    pub(crate) ops_before: u64,
+    /// Whether the guest has a clock of its own, which stands still while it computes.
+    pub(crate) virtual_clock: bool,
+}
+
 /// What the supervisor must know of a campaign to make a finding of its end.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct About {
@@ -34,6 +51,42 @@ pub(crate) fn attach(number: i32) -> Result<()> {
     Ok(())
 }
 
+/// Shares memory with the supervisor outside of this guest, and reads what it decided.
+pub(crate) fn attach_in_guest() -> Result<()> {
+    let messages = std::path::Path::new(fathom_guest::boot::MESSAGES);
+    let text =
+        std::fs::read(messages.join(CAMPAIGN)).context("--in-guest is for a supervisor to give")?;
+    let worker = Worker::in_guest(&messages.join(BOARD)).context("sharing memory with the host")?;
+    // Both are called once, at the start of the program.
+    let _ = (WORKER.set(worker), GUEST.set(serde_json::from_slice(&text)?));
+    Ok(())
+}
+
+/// Names of files in a guest's private directory: what the supervisor decided, and where the board is.
+pub(crate) const CAMPAIGN: &str = "campaign.json";
+pub(crate) const BOARD: &str = "board";
+
+/// What the supervisor decided, if this process runs in a guest.
+pub(crate) fn in_guest() -> Option<&'static InGuest> {
+    GUEST.get()
+}
+
+/// How long something took for people: a guest's own clock stands still while it computes.
+pub(crate) fn elapsed(own: Duration) -> Duration {
+    let virtual_clock = in_guest().is_some_and(|guest| guest.virtual_clock);
+    let outside = WORKER.get().and_then(|worker| worker.elapsed_outside());
+    outside.filter(|_| virtual_clock).unwrap_or(own)
+}
+
+/// Takes the budget of a campaign: with a clock that stands still only the host can keep it.
+pub(crate) fn take_budget(budget: &mut Option<Duration>) {
+    if in_guest().is_some_and(|guest| guest.virtual_clock)
+        && let Some(worker) = WORKER.get()
+    {
+        worker.limit_outside(budget.take());
+    }
+}
+
 /// Whoever supervises this process.
 pub(crate) fn supervision() -> Supervision {
     WORKER.get().map(|worker| Arc::clone(worker) as Arc<dyn Supervisor>)
@@ -41,7 +94,7 @@ pub(crate) fn supervision() -> Supervision {
 
 /// Whether the campaign was asked to end early.
 pub(crate) fn is_interrupted() -> bool {
-    WORKER.get().is_some_and(|worker| worker.wants_the_end())
+    WORKER.get().is_some_and(|worker| worker.is_interrupted())
 }
 
 /// Says what the campaign is.

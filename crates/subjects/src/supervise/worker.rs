@@ -2,8 +2,10 @@
 
 #![allow(unsafe_code, reason = "shares memory; every block says why it is sound")]
 
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +14,10 @@ use std::time::Duration;
 use fathom_core::{Activity, Journal, Supervisor};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
-use super::board::{ABOUT_BYTES, LANE_BYTES, LANES_MAX, PAGE, lane, lane_at, word};
+use super::board::{
+    ABOUT_BYTES, GUEST_LANE_BYTES, LANE_BYTES, LANES_MAX, PAGE, STOP_INTERRUPTED, lane, lane_at,
+    word,
+};
 use super::process::{STOPPING, signal_set};
 
 /// A lane that had more than this gives its memory back when it is cleared.
@@ -22,6 +27,8 @@ const KEPT_BYTES: u64 = 8 << 20;
 struct Mapping {
     start: NonNull<u8>,
     bytes: u64,
+    /// Somebody knows where its pages are: it never gives them back.
+    stays: bool,
 }
 
 // SAFETY: the memory stays mapped until the process ends. Words are atomics; the bytes of records
@@ -44,7 +51,45 @@ impl Mapping {
             )?
         };
         let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped nowhere"))?;
-        Ok(Mapping { start, bytes })
+        Ok(Mapping { start, bytes, stays: false })
+    }
+
+    /// Memory in a guest that stays where it is, and the numbers of its pages.
+    fn pinned(bytes: u64) -> io::Result<(Mapping, Vec<u64>)> {
+        // SAFETY: a new mapping at a place of the kernel's choice; nobody else knows of it. Shared, so
+        // that a process that is started meanwhile does not make us write to a copy.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                bytes as usize,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_POPULATE | libc::MAP_LOCKED,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped nowhere"))?;
+        let mapping = Mapping { start, bytes, stays: true };
+        let pages = mapping.page_numbers()?;
+        Ok((mapping, pages))
+    }
+
+    /// The number of the page behind every page of the mapping (proc_pid_pagemap(5)).
+    fn page_numbers(&self) -> io::Result<Vec<u64>> {
+        const PRESENT: u64 = 1 << 63;
+        const NUMBER: u64 = (1 << 55) - 1;
+        let mut entries = vec![0; (self.bytes / PAGE * 8) as usize];
+        let at = self.start.as_ptr() as u64 / PAGE * 8;
+        std::fs::File::open("/proc/self/pagemap")?.read_exact_at(&mut entries, at)?;
+        let entries = entries.chunks_exact(8).filter_map(|entry| entry.try_into().ok());
+        let numbers: Vec<u64> = entries.map(u64::from_ne_bytes).collect();
+        match numbers.iter().all(|entry| entry & PRESENT != 0 && entry & NUMBER != 0) {
+            true => Ok(numbers.into_iter().map(|entry| entry & NUMBER).collect()),
+            false => Err(io::Error::other("the kernel does not say where memory is")),
+        }
     }
 
     fn word(&self, index: u64) -> &AtomicU64 {
@@ -67,6 +112,9 @@ impl Mapping {
 
     /// Gives the memory behind the first page back.
     fn give_back(&self) {
+        if self.stays {
+            return;
+        }
         // SAFETY: the range is a mapping of shared memory of ours, behind which nobody looks: its
         // records were just declared void.
         unsafe {
@@ -78,8 +126,38 @@ impl Mapping {
 
 /// A process that is supervised.
 pub struct Worker {
-    memory: OwnedFd,
+    memory: Source,
     head: Mapping,
+}
+
+/// Where lanes come from.
+enum Source {
+    /// The memfd that the supervisor made.
+    Shared(OwnedFd),
+    /// Memory of a guest: the file in which the supervisor reads where it is.
+    Guest(Mutex<std::fs::File>),
+}
+
+impl Source {
+    /// The memory of a lane.
+    fn lane(&self, index: u64) -> io::Result<Mapping> {
+        match self {
+            Source::Shared(memory) => Mapping::new(memory, lane_at(index, LANE_BYTES), LANE_BYTES),
+            Source::Guest(table) => {
+                let (mapping, pages) = Mapping::pinned(GUEST_LANE_BYTES)?;
+                let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
+                publish(&mut table, &pages)?;
+                Ok(mapping)
+            }
+        }
+    }
+}
+
+/// Appends the numbers of pages to the table, on the host.
+fn publish(table: &mut std::fs::File, pages: &[u64]) -> io::Result<()> {
+    let bytes: Vec<u8> = pages.iter().flat_map(|page| page.to_ne_bytes()).collect();
+    table.write_all(&bytes)?;
+    table.sync_all()
 }
 
 impl Worker {
@@ -100,13 +178,44 @@ impl Worker {
         let memory = unsafe { OwnedFd::from_raw_fd(number) };
         rustix::io::fcntl_setfd(&memory, rustix::io::FdFlags::CLOEXEC)?;
         let head = Mapping::new(&memory, 0, PAGE + ABOUT_BYTES)?;
-        let worker = Arc::new(Worker { memory, head });
+        let worker = Arc::new(Worker { memory: Source::Shared(memory), head });
         // SAFETY: the name is a constant with its NUL.
         unsafe { libc::prctl(libc::PR_SET_NAME, c"fathom".as_ptr()) };
         // If memory is short, it is the worker that the kernel should end. More is always allowed.
         let _ = std::fs::write("/proc/self/oom_score_adj", "500");
         worker.listen()?;
         Ok(worker)
+    }
+
+    /// Makes a board in this guest's memory, which the supervisor outside reads through the file that
+    /// is that memory: `table` is where it finds out which pages. To be called once.
+    ///
+    /// # Errors
+    /// If this is no guest, or its kernel does not say where memory is.
+    pub fn in_guest(table: &Path) -> io::Result<Arc<Worker>> {
+        let (head, pages) = Mapping::pinned(PAGE + ABOUT_BYTES)?;
+        let mut table = std::fs::File::options().create(true).append(true).open(table)?;
+        publish(&mut table, &pages)?;
+        // If memory is short, it is the worker that the kernel should end.
+        let _ = std::fs::write("/proc/self/oom_score_adj", "500");
+        Ok(Arc::new(Worker { memory: Source::Guest(Mutex::new(table)), head }))
+    }
+
+    /// Whether somebody interrupted the campaign; that its time is over is no interruption.
+    pub fn is_interrupted(&self) -> bool {
+        self.head.word(word::STOP).load(Ordering::Relaxed) == STOP_INTERRUPTED
+    }
+
+    /// What time has passed outside; `None` if this is no guest.
+    pub fn elapsed_outside(&self) -> Option<Duration> {
+        let ms = self.head.word(word::ELAPSED_MS).load(Ordering::Relaxed);
+        matches!(self.memory, Source::Guest(_)).then(|| Duration::from_millis(ms))
+    }
+
+    /// Says for how long the campaign may go on, on the clock outside of this guest.
+    pub fn limit_outside(&self, budget: Option<Duration>) {
+        let ms = budget.map_or(0, |budget| budget.as_millis().max(1) as u64);
+        self.head.word(word::BUDGET_MS).store(ms, Ordering::Relaxed);
     }
 
     /// A thread that waits for signals: they are blocked everywhere else (the supervisor saw to
@@ -164,7 +273,7 @@ impl Worker {
         if index >= LANES_MAX {
             return Err(io::Error::other("too many threads"));
         }
-        let mapping = Mapping::new(&self.memory, lane_at(index), LANE_BYTES)?;
+        let mapping = self.memory.lane(index)?;
         mapping.word(lane::SUBJECT).store(subject as u64, Ordering::Relaxed);
         // SAFETY: takes and changes nothing.
         let thread = unsafe { libc::syscall(libc::SYS_gettid) } as u64;
@@ -239,8 +348,9 @@ impl Journal for Lane {
         let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
         let at = ends.last().copied().unwrap_or(0);
         let end = at + 4 + record.len() as u64;
+        let room = self.mapping.bytes - PAGE;
         let dropped = self.mapping.word(lane::DROPPED);
-        if end > LANE_BYTES - PAGE || dropped.load(Ordering::Relaxed) > 0 {
+        if end > room || dropped.load(Ordering::Relaxed) > 0 {
             dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
@@ -254,6 +364,10 @@ impl Journal for Lane {
     fn begin(&self, activity: Activity) {
         let beat = self.mapping.word(lane::BEAT);
         beat.store(beat.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        if activity == Activity::Operation {
+            let begun = self.mapping.word(lane::OPERATIONS);
+            begun.store(begun.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
         self.set(lane::ACTIVITY, activity as u64, Ordering::Release);
     }
 
@@ -277,7 +391,7 @@ pub fn alone() -> io::Result<(super::Board, Arc<Worker>)> {
     let board = super::Board::create()?;
     let memory = board.as_fd().try_clone_to_owned()?;
     let head = Mapping::new(&memory, 0, PAGE + ABOUT_BYTES)?;
-    Ok((board, Arc::new(Worker { memory, head })))
+    Ok((board, Arc::new(Worker { memory: Source::Shared(memory), head })))
 }
 
 #[cfg(test)]
@@ -331,7 +445,7 @@ mod tests {
         journal.truncate(16);
         assert_eq!((board.records(0).len(), board.lanes()[0].dropped), (15, 1));
         journal.clear();
-        let blocks = rustix::fs::fstat(&worker.memory).unwrap().st_blocks;
+        let blocks = rustix::fs::fstat(&board).unwrap().st_blocks;
         assert!(blocks < 4096, "{blocks} blocks of 512 bytes are still there");
         journal.append(b"again");
         assert_eq!(board.records(0), [b"again"]);

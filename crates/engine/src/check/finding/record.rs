@@ -162,6 +162,10 @@ impl Finding {
             Violation::Hang { seconds } => format!("answer: none in {seconds} s\n"),
             Violation::Died { how } => format!("answer: none, the process died ({how})\n"),
             Violation::Oops { lines } => lines.iter().map(|line| format!("{line}\n")).collect(),
+            Violation::KernelReport { title, lines, .. } => {
+                let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+                format!("{title}\n\n{lines}")
+            }
             Violation::OutOfMemory { mib } => format!("answer: none, {mib} MiB were used up\n"),
         }
     }

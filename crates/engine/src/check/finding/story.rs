@@ -115,6 +115,12 @@ fn write_violation(
             writeln!(f, "the kernel did not survive {doing}; it logged:")?;
             lines.iter().take(DIFFERENCES_SHOWN_MAX).try_for_each(|line| writeln!(f, "  {line}"))
         }
+        Violation::KernelReport { title, stack, .. } => {
+            writeln!(f, "the guest's kernel did not survive {doing}:")?;
+            writeln!(f, "  {title}")?;
+            let calls = stack.iter().take(DIFFERENCES_SHOWN_MAX);
+            calls.into_iter().try_for_each(|function| writeln!(f, "    {function}"))
+        }
         Violation::OutOfMemory { mib } => {
             writeln!(f, "{doing} used up the memory that there was: {mib} MiB")
         }

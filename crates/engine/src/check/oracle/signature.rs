@@ -33,6 +33,10 @@ impl Signature {
             Violation::Hang { .. } => "no answer".to_owned(),
             Violation::Died { how } => how.clone(),
             Violation::Oops { .. } => "kernel".to_owned(),
+            // The same fault of a kernel is reached by many operations.
+            Violation::KernelReport { title, .. } => {
+                return Signature(format!("{} {title}", violation.class()));
+            }
             Violation::OutOfMemory { .. } => "memory".to_owned(),
         };
         Signature(format!("{} {} {what}", violation.class(), op.name()))

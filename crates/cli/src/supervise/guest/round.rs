@@ -1,0 +1,364 @@
+//! One guest of a campaign, from its boot to its end.
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use fathom_core::{Activity, Violation};
+use fathom_engine::check::call_monitor::patience;
+use fathom_guest::{Boot, Guest, GuestEnd, report};
+use fathom_subjects::supervise::{Board, SignalSource};
+
+use super::super::death::Death;
+use super::super::worker::{About, BOARD, CAMPAIGN, InGuest};
+use crate::args::{Cli, Command};
+use crate::text::{grouped, say};
+
+/// How often the guest is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How often people are told how it goes.
+const TELL_EVERY: Duration = Duration::from_millis(500);
+/// A kernel that has not started its command after that does not boot.
+const BOOT_WITHIN: Duration = Duration::from_secs(60);
+/// A worker that was asked to end may take so long before its guest is ended.
+const GRACE: Duration = Duration::from_secs(10);
+/// A report may take so long to be printed completely.
+const REPORT_WITHIN: Duration = Duration::from_millis(500);
+/// One call may take so long on the host's clock where the command has no --deadline.
+const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
+/// The worker judges a blocked call itself, on the guest's clock; a guest that computes for ever is
+/// judged here, a little later.
+const DEADLINES: u32 = 2;
+/// Lines of a console that an error shows.
+const TAIL_LINES: usize = 12;
+
+/// How a round ended.
+pub(super) enum RoundEnd {
+    /// The command came to its end.
+    Code(u8),
+    /// Something ended it.
+    Death(Death),
+}
+
+/// See the module documentation.
+pub(super) struct Round<'a> {
+    pub(super) guest: Guest,
+    board: Option<Board>,
+    cli: &'a Cli,
+    signals: &'a SignalSource,
+    /// What the command printed for machines, kept until it is known what else was found.
+    pub(super) held_output: Vec<u8>,
+    /// Since when the worker is to end, and whether somebody interrupted it.
+    asked: Option<(Instant, bool)>,
+    /// When each lane began what it is doing.
+    since: BTreeMap<u64, (u64, Instant)>,
+    told: Instant,
+    console_len: usize,
+}
+
+impl<'a> Round<'a> {
+    /// Boots a guest.
+    pub(super) fn start(
+        boot: &Boot,
+        decided: InGuest,
+        cli: &'a Cli,
+        signals: &'a SignalSource,
+    ) -> Result<Round<'a>> {
+        let mut boot = boot.clone();
+        // Whoever asks for values gets one at the end; others see the output as it comes.
+        boot.terminals[0] = terminal_size(cli);
+        let messages = [(CAMPAIGN.to_owned(), serde_json::to_vec(&decided)?)];
+        let guest = Guest::start_with(&boot, &messages)?;
+        let round = Round {
+            guest,
+            board: None,
+            cli,
+            signals,
+            held_output: Vec::new(),
+            asked: None,
+            since: BTreeMap::new(),
+            told: Instant::now(),
+            console_len: 0,
+        };
+        Ok(round)
+    }
+
+    /// Watches the guest until it ends; `started` is when the campaign began.
+    pub(super) fn watch(&mut self, started: Instant) -> Result<RoundEnd> {
+        let end = loop {
+            self.share_memory(started);
+            self.pass_on()?;
+            if let Some(end) = self.guest.try_wait()? {
+                break self.ended(end)?;
+            }
+            if let Some(death) = self.look(started)? {
+                self.guest.kill();
+                break RoundEnd::Death(death);
+            }
+            std::thread::sleep(LOOK_EVERY);
+        };
+        self.pass_on()?;
+        clear_line();
+        Ok(match (end, &self.board) {
+            (RoundEnd::Death(death), Some(board)) => RoundEnd::Death(death.with_lane_of(board)),
+            (end, _) => end,
+        })
+    }
+
+    fn share_memory(&mut self, started: Instant) {
+        if self.board.is_none() && self.guest.directory().join(BOARD).exists() {
+            let table = self.guest.directory().join(BOARD);
+            self.board = self.guest.memory().map(|memory| Board::in_guest(memory, table));
+        }
+        if let Some(board) = &self.board {
+            board.tell_elapsed(started.elapsed());
+        }
+    }
+
+    fn pass_on(&mut self) -> Result<()> {
+        let (mut out, mut err) = (io::stdout(), io::stderr());
+        let json = self.cli.json.is_some();
+        let (mut kept, mut errors) = (Vec::new(), Vec::new());
+        self.guest.pass_on(&mut kept, &mut errors)?;
+        if !errors.is_empty() || !kept.is_empty() {
+            clear_line();
+        }
+        // Somebody who does not read any more is no reason to end the campaign.
+        let _ = err.write_all(&errors);
+        match json {
+            true => self.held_output.extend(kept),
+            false => drop(out.write_all(&kept).and_then(|()| out.flush())),
+        }
+        Ok(())
+    }
+
+    /// Looks at a guest that runs.
+    fn look(&mut self, started: Instant) -> Result<Option<Death>> {
+        while let Some(signal) = self.signals.next() {
+            if matches!(self.asked, Some((_, true))) || self.board.is_none() {
+                return Ok(Some(Death::Interrupted));
+            }
+            self.ask(true, &format!("{signal}: stopping at the next operation; again: at once"));
+        }
+        if self.board.is_none() && self.guest.age() > BOOT_WITHIN && !self.guest.is_booted() {
+            let seconds = BOOT_WITHIN.as_secs();
+            bail!("the kernel did not boot within {seconds} s; its console says:\n{}", self.tail());
+        }
+        if let Some(death) = self.listen() {
+            return Ok(Some(death));
+        }
+        let death = self.watch_lanes();
+        self.tell(started);
+        Ok(death.or_else(|| self.watch_clock(started)))
+    }
+
+    fn ask(&mut self, interrupted: bool, words: &str) {
+        if let Some(board) = &self.board {
+            match interrupted {
+                true => board.ask_to_stop(),
+                false => board.end_the_time(),
+            }
+        }
+        self.asked = Some((Instant::now(), interrupted));
+        if interrupted {
+            clear_line();
+            say!("fathom: {words}");
+        }
+    }
+
+    /// Ends a guest whose kernel has reported something after which it would go on.
+    fn listen(&mut self) -> Option<Death> {
+        let console = self.guest.console_since_boot();
+        if console.len() == self.console_len || !self.guest.is_booted() {
+            return None;
+        }
+        self.console_len = console.len();
+        if !report::is_survivable(&console) {
+            return None;
+        }
+        std::thread::sleep(REPORT_WITHIN);
+        let report = report::read(&self.guest.console_since_boot())?;
+        Some(Death::of(violation_of(report)))
+    }
+
+    fn deadline(&self) -> Duration {
+        let typed = match &self.cli.command {
+            Some(Command::Check(args)) => args.deadline,
+            Some(Command::Replay(args)) => args.deadline,
+            _ => DEADLINE_DEFAULT,
+        };
+        self.board.as_ref().and_then(Board::deadline).unwrap_or(typed)
+    }
+
+    /// A call that has not returned on the host's clock.
+    fn watch_lanes(&mut self) -> Option<Death> {
+        let deadline = self.deadline();
+        for lane in self.board.as_ref().map(Board::lanes).unwrap_or_default() {
+            if lane.activity == Activity::Idle {
+                self.since.remove(&lane.index);
+                continue;
+            }
+            let entry = self.since.entry(lane.index).or_insert((lane.beat, Instant::now()));
+            if entry.0 != lane.beat {
+                *entry = (lane.beat, Instant::now());
+            }
+            let late = entry.1.elapsed();
+            if late >= deadline * DEADLINES * patience(lane.activity) {
+                let seconds = late.as_secs();
+                return Some(Death::of(Violation::Hang { seconds }).in_lane(lane));
+            }
+        }
+        None
+    }
+
+    fn watch_clock(&mut self, started: Instant) -> Option<Death> {
+        if let Some((since, interrupted)) = self.asked {
+            let patience =
+                GRACE + if interrupted { Duration::ZERO } else { self.deadline() * DEADLINES };
+            return (since.elapsed() >= patience).then_some(Death::Interrupted);
+        }
+        if self.budget().is_some_and(|budget| started.elapsed() >= budget) {
+            self.ask(false, "the time is over: stopping");
+        }
+        None
+    }
+
+    /// Tells people how it goes: the guest has no clock to know when.
+    fn tell(&mut self, started: Instant) {
+        if self.cli.json.is_some()
+            || !io::stderr().is_terminal()
+            || self.told.elapsed() < TELL_EVERY
+        {
+            return;
+        }
+        self.told = Instant::now();
+        let Some(board) = &self.board else { return };
+        let seconds = started.elapsed().as_secs_f64();
+        let ops = board.operations();
+        let age = self.guest.age().as_secs_f64();
+        let left = board.budget().map(|budget| budget.as_secs_f64() - seconds);
+        let left = left.map(|left| format!(", {:.0} s left", left.max(0.0))).unwrap_or_default();
+        let _ = write!(
+            io::stderr(),
+            "\r\x1b[K{} operations in this guest, {}/s, {} findings{left}",
+            grouped(ops),
+            grouped((ops as f64 / age.max(1e-3)) as u64),
+            board.findings()
+        );
+    }
+
+    /// What the end of a guest means.
+    fn ended(&self, end: GuestEnd) -> Result<RoundEnd> {
+        let console = self.guest.console_since_boot();
+        let status = match end {
+            GuestEnd::Code(code @ 0..=2) => return Ok(RoundEnd::Code(code as u8)),
+            GuestEnd::Code(code) => {
+                let how = format!("the worker in the guest ended with code {code}: see above");
+                return Ok(RoundEnd::Death(Death::Failed(how)));
+            }
+            GuestEnd::Signal(_) if report::is_out_of_memory(&console) => {
+                return Ok(RoundEnd::Death(Death::of(self.out_of_memory())));
+            }
+            GuestEnd::Signal(signal) => {
+                let how = fathom_subjects::supervise::process::signal_name(signal).to_owned();
+                return Ok(RoundEnd::Death(Death::of(Violation::Died { how })));
+            }
+            GuestEnd::Refused(reason) => bail!("the guest started, but not the command: {reason}"),
+            GuestEnd::Died(status) => status,
+        };
+        if !self.guest.is_booted() {
+            bail!("the kernel does not boot; its console says:\n{}", self.tail());
+        }
+        if let Some(report) = report::read(&console) {
+            return Ok(RoundEnd::Death(Death::of(match report::is_out_of_memory(&console) {
+                true => self.out_of_memory(),
+                false => violation_of(report),
+            })));
+        }
+        match status.signal {
+            Some(libc_signal::SIGBUS) => bail!(
+                "no space is left where the guest's memory lives: free some, or name another directory \
+                 with FATHOM_GUEST_MEMORY_DIR"
+            ),
+            Some(signal) => {
+                let name = fathom_subjects::supervise::process::signal_name(signal);
+                let how = format!("guest killed by {name}");
+                Ok(RoundEnd::Death(Death::of(Violation::Died { how })))
+            }
+            None => {
+                let how = "the guest halted before its command ended".to_owned();
+                Ok(RoundEnd::Death(Death::of(Violation::Died { how })))
+            }
+        }
+    }
+
+    fn out_of_memory(&self) -> Violation {
+        Violation::OutOfMemory { mib: u64::from(fathom_guest::boot::MEMORY_MIB) }
+    }
+
+    /// The last lines of the console.
+    fn tail(&self) -> String {
+        let console = self.guest.console();
+        let lines: Vec<&str> = console.lines().filter(|line| !line.contains("[<")).collect();
+        lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+    }
+
+    /// What the worker said of its campaign.
+    pub(super) fn about(&self) -> About {
+        let text = self.board.as_ref().map(Board::about).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+
+    /// Whether the command replays something: its death is an answer.
+    pub(super) fn is_replay(&self) -> bool {
+        self.about().replayed.is_some()
+    }
+
+    /// What the worker left.
+    pub(super) fn board(&self) -> Result<&Board> {
+        self.board
+            .as_ref()
+            .ok_or_else(|| anyhow!("it died before the campaign began"))
+            .with_context(|| format!("the guest's console says:\n{}", self.tail()))
+    }
+
+    /// How many operations it has executed.
+    pub(super) fn operations(&self) -> u64 {
+        self.board.as_ref().map_or(0, Board::operations)
+    }
+
+    /// How many findings it has recorded itself.
+    pub(super) fn findings(&self) -> u64 {
+        self.board.as_ref().map_or(0, Board::findings)
+    }
+
+    /// For how long the campaign may go on, on the host's clock.
+    pub(super) fn budget(&self) -> Option<Duration> {
+        self.board.as_ref().and_then(Board::budget)
+    }
+}
+
+/// Numbers of signals that mean something here.
+mod libc_signal {
+    pub(super) const SIGBUS: i32 = 7;
+}
+
+fn violation_of(report: report::KernelReport) -> Violation {
+    let report::KernelReport { kind, title, stack, lines } = report;
+    Violation::KernelReport { kind, title, stack, lines }
+}
+
+/// The size of the terminal that is the standard output, if it is one.
+fn terminal_size(cli: &Cli) -> Option<(u16, u16)> {
+    if cli.json.is_some() {
+        return None;
+    }
+    fathom_guest::guest::terminal_size(&io::stdout())
+}
+
+fn clear_line() {
+    if io::stderr().is_terminal() {
+        let _ = io::stderr().write_all(b"\r\x1b[K");
+    }
+}
