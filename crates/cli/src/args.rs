@@ -68,6 +68,8 @@ pub(crate) enum Command {
     Crash(CrashArgs),
     /// Explore a model of an on-disk design completely, with every power failure
     Design(Box<crate::command::design::DesignArgs>),
+    /// Corrupt a disk field by field and test how a file-system checker repairs it
+    Fsck(Box<crate::command::fsck::FsckArgs>),
     /// Repeat a finding or a trace: exit 0 if it goes the same way, 1 if not
     Replay(ReplayArgs),
     /// Look longer for a shorter way to a finding
@@ -506,6 +508,10 @@ pub(crate) enum ListWhat {
     Profiles,
     /// Operations that a workload can contain
     Ops,
+    /// File-system checkers that can be tested
+    Checkers,
+    /// Disks that checkers are tested on
+    Disks,
 }
 
 /// `4096`, `512K`, `2M`, `4G`.

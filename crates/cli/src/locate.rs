@@ -35,6 +35,11 @@ pub(crate) fn design_finding(what: &str, out: &Path) -> Option<PathBuf> {
     finding_dir(what, out).ok().filter(|dir| StoredDesign::is_in(dir))
 }
 
+/// The directory of a finding, if it is one of `fathom fsck`.
+pub(crate) fn fsck_finding(what: &str, out: &Path) -> Option<PathBuf> {
+    finding_dir(what, out).ok().filter(|dir| crate::command::fsck::again::is_in(dir))
+}
+
 /// Finds a finding: its directory, or its id (or the beginning of it) in `out`.
 pub(crate) fn finding_dir(what: &str, out: &Path) -> Result<PathBuf> {
     let path = Path::new(what);

@@ -128,6 +128,7 @@ fn run(cli: &Cli, out: &Path) -> Result<Ending> {
         Some(Command::Check(args)) => command::check::run(args, out, json),
         Some(Command::Crash(args)) => command::crash::run(args, out, json),
         Some(Command::Design(args)) => command::design::run(args, out, json),
+        Some(Command::Fsck(args)) => command::fsck::run(args, out, json),
         Some(Command::Replay(args)) => command::replay::run(args, out, json),
         Some(Command::Shrink(args)) => command::shrink::run(args, out, json),
         Some(Command::Export(args)) => command::export::run(args, out, json),

@@ -32,6 +32,8 @@ pub enum Kind {
     Design,
     /// `fathom cover`: the system calls of a test tool were counted.
     Cover,
+    /// `fathom fsck`: a checker was run on corrupted disks.
+    Fsck,
 }
 
 impl Kind {
@@ -42,6 +44,7 @@ impl Kind {
             Kind::Check => "check",
             Kind::Design => "design",
             Kind::Cover => "cover",
+            Kind::Fsck => "fsck",
         }
     }
 }

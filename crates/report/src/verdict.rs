@@ -30,6 +30,10 @@ pub(crate) fn sentence(run: &Run) -> String {
         (Kind::Check, false) => {
             format!("{subject} differs from the reference: {findings} in {}.", tried(run, ""))
         }
+        (Kind::Fsck, true) => format!("{subject} told the truth in {}.", tried(run, "all ")),
+        (Kind::Fsck, false) => {
+            format!("{subject} does not always tell the truth: {findings} in {}.", tried(run, ""))
+        }
         (Kind::Cover, _) => format!("Measured: {subject}."),
     }
 }
@@ -61,6 +65,7 @@ fn unit(run: &Run) -> Option<(u64, &'static str)> {
         Kind::Design => &[("operations", "operation")],
         Kind::Check => &[("operations", "operation"), ("transitions", "transition")],
         Kind::Cover => &[("calls", "system call")],
+        Kind::Fsck => &[("cases", "case")],
     };
     names.iter().find_map(|(name, noun)| Some((run.count(name)?, *noun)))
 }

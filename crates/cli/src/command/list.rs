@@ -21,6 +21,8 @@ pub(crate) fn run(what: ListWhat, json: bool) -> Result<Ending> {
         ListWhat::Designs => designs(json)?,
         ListWhat::Profiles => profiles(json)?,
         ListWhat::Ops => ops(json)?,
+        ListWhat::Checkers => checkers(json)?,
+        ListWhat::Disks => disks(json)?,
     }
     Ok(Ending::Clean)
 }
@@ -90,6 +92,40 @@ fn row_json(row: &Row) -> Value {
         "needs": row.needs.iter().map(Need::text).collect::<Vec<_>>(),
         "missing": missing(row),
     })
+}
+
+fn checkers(json: bool) -> Result<()> {
+    let all = fathom_fsck::Checker::all();
+    let here = |checker: &fathom_fsck::Checker| match checker.path() {
+        Ok(_) => checker.version_line(),
+        Err(error) => format!("no: {error}"),
+    };
+    if json {
+        let row = |checker: &fathom_fsck::Checker| {
+            json!({
+                "name": checker.name,
+                "file_systems": checker.file_systems,
+                "disks": checker.disks,
+                "package": checker.package,
+                "here": checker.path().is_ok(),
+            })
+        };
+        return print_json(&all.iter().map(row).collect::<Vec<_>>());
+    }
+    let mut lines = vec![["CHECKER", "FOR", "PACKAGE", "HERE"].map(str::to_owned).to_vec()];
+    lines.extend(all.iter().map(|checker| {
+        let systems = checker.file_systems.join(", ");
+        vec![checker.name.clone(), systems, checker.package.clone(), here(checker)]
+    }));
+    Ok(print(&table(&lines))?)
+}
+
+fn disks(json: bool) -> Result<()> {
+    let names = fathom_fsck::Disk::names();
+    if json {
+        return print_json(&names);
+    }
+    Ok(print(&format!("{}\n", names.join("\n")))?)
 }
 
 fn mutants(json: bool) -> Result<()> {

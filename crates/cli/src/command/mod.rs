@@ -7,6 +7,7 @@ pub(crate) mod crash;
 pub(crate) mod demo;
 pub(crate) mod design;
 pub(crate) mod export;
+pub(crate) mod fsck;
 pub(crate) mod known;
 pub(crate) mod list;
 pub(crate) mod mount;

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::Ending;
 use crate::args::ReplayArgs;
 use crate::campaign::with_subject;
-use crate::locate::{crash_finding, design_finding, finding_dir, locate};
+use crate::locate::{crash_finding, design_finding, finding_dir, fsck_finding, locate};
 use crate::subjects::Spec;
 use crate::supervise::worker::{self, About};
 use crate::text::{bold, print, print_json};
@@ -24,6 +24,9 @@ pub(crate) fn run(args: &ReplayArgs, out: &Path, json: bool) -> Result<Ending> {
     }
     if let Some(dir) = design_finding(&args.what, out) {
         return super::design::again::replay(args, &dir, json);
+    }
+    if let Some(dir) = fsck_finding(&args.what, out) {
+        return super::fsck::again::replay(args, &dir, json);
     }
     let trace = locate(&args.what, out, args.full)?;
     let name = args.subject.as_ref().unwrap_or(&trace.header.subject);

@@ -23,6 +23,7 @@ pub(crate) fn is_campaign(cli: &Cli) -> bool {
         Some(Command::Check(args)) => !args.dry_run,
         Some(Command::Crash(args)) => !args.dry_run,
         Some(Command::Design(_)) => true,
+        Some(Command::Fsck(args)) => args.action.is_none(),
         _ => false,
     }
 }

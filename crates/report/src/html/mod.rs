@@ -74,6 +74,7 @@ fn header(run: &Run, verdict: &str) -> Markup {
         Kind::Check => "comparison with the reference",
         Kind::Design => "a design, explored",
         Kind::Cover => "what a test tool exercises",
+        Kind::Fsck => "a checker on corrupted disks",
     };
     html! {
         header class=(state) {

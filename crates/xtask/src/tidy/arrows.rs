@@ -19,6 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fathom-record", &["fathom-core"]),
     ("fathom-guest", &["fathom-core", "fathom-record"]),
     ("fathom-trace", &["fathom-core", "fathom-record"]),
+    ("fathom-fsck", &["fathom-core", "fathom-block", "fathom-record"]),
     ("fathom-report", &["fathom-core", "fathom-record"]),
     (
         "fathom",
@@ -29,6 +30,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "fathom-subjects",
             "fathom-engine",
             "fathom-designs",
+            "fathom-fsck",
             "fathom-guest",
             "fathom-trace",
             "fathom-record",

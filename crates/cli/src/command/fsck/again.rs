@@ -1,0 +1,86 @@
+//! Findings on checkers once more: replayed, and on another version.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use fathom_fsck::campaign::State;
+use fathom_fsck::{Checker, Details, Subject, SubjectOptions, campaign};
+use fathom_record::Finding;
+use serde_json::json;
+
+use super::open_disk;
+use crate::args::ReplayArgs;
+use crate::command::Ending;
+use crate::text::{bold, print, print_json};
+
+/// Whether a directory has a finding of `fathom fsck`.
+pub(crate) fn is_in(dir: &Path) -> bool {
+    Finding::kind_in(dir).as_deref() == Some(fathom_fsck::KIND)
+}
+
+/// Runs the case of a finding again.
+pub(crate) fn replay(args: &ReplayArgs, dir: &Path, json: bool) -> Result<Ending> {
+    let finding = Finding::read(dir)?;
+    let details: Details = finding.record(dir)?;
+    let checker = Checker::named(&details.checker).or_else(|_| Checker::named(&finding.subject))?;
+    let program = args.subject.as_ref().unwrap_or(&details.checker_program);
+    let options = SubjectOptions { program: Some(program.into()), ..SubjectOptions::default() };
+    let disk = open_disk(&details.disk).context("the disk of the finding")?;
+    let subject = Subject::new(checker, disk, &options)?;
+    let again = campaign::again(&subject, &details.case)?;
+    let same = again.signatures.iter().any(|signature| *signature == finding.signature);
+    let verdict = match (same, again.signatures.is_empty()) {
+        (true, _) => "reproduced",
+        (false, true) => "not reproduced",
+        (false, false) => "different",
+    };
+    if json {
+        print_json(&json!({
+            "verdict": verdict.replace(' ', "_"),
+            "case": details.case.text(),
+            "ends": again.ends,
+            "recorded": finding.signature,
+            "signatures": again.signatures,
+        }))?;
+    } else {
+        print(&format!(
+            "{}\n{}\n{}: {}\n",
+            details.case.text(),
+            again.story,
+            bold(verdict),
+            finding.signature
+        ))?;
+    }
+    Ok(if same { Ending::Clean } else { Ending::Findings })
+}
+
+/// Runs every finding of a campaign on another version of the checker, and says what differs.
+pub(super) fn against(
+    subject: &Subject,
+    other: &Path,
+    options: &SubjectOptions,
+    state: &State,
+) -> Result<String> {
+    let options = SubjectOptions { program: Some(other.to_owned()), ..options.clone() };
+    let other = Subject::new(subject.checker.clone(), subject.disk.clone(), &options)?;
+    let mut text =
+        format!("\nagainst {} ({}):\n", other.program.display(), other.checker.version_line());
+    let (mut gone, mut same) = (0, 0);
+    for (signature, cause) in &state.causes {
+        let again = campaign::again(&other, &cause.case)?;
+        if again.signatures.contains(signature) {
+            same += 1;
+        } else if again.signatures.is_empty() {
+            gone += 1;
+        } else {
+            text.push_str(&format!(
+                "  differs: {}: {} there, {} here\n",
+                cause.case.text(),
+                again.signatures.join("; "),
+                signature
+            ));
+        }
+    }
+    text.push_str(&format!("  {same} the same, {gone} not there\n"));
+    Ok(text)
+}

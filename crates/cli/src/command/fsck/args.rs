@@ -1,0 +1,103 @@
+//! What was typed after `fathom fsck`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use crate::args::{duration, jobs};
+use crate::progress::KnownArgs;
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct FsckArgs {
+    #[command(subcommand)]
+    pub(crate) action: Option<FsckAction>,
+
+    /// e2fsck, xfs_repair, btrfs, …: see `fathom list checkers`; or a TOML file that describes one
+    #[arg(required = true)]
+    pub(crate) checker: Option<String>,
+    /// A disk of ours [default: the first that the checker is for]; `all` for each of them
+    #[arg(long, value_name = "NAME", conflicts_with = "image")]
+    pub(crate) disk: Option<String>,
+    /// A healthy disk of your own
+    #[arg(long, value_name = "FILE")]
+    pub(crate) image: Option<PathBuf>,
+    /// Another program than the one that is installed
+    #[arg(long, value_name = "PATH")]
+    pub(crate) program: Option<PathBuf>,
+    /// Another version: what it does differently on what is found is told
+    #[arg(long, value_name = "PATH")]
+    pub(crate) against: Option<PathBuf>,
+    /// Only fields whose name contains this; can be given several times
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) field: Vec<String>,
+    /// All values of fields of 16 bits
+    #[arg(long)]
+    pub(crate) exhaustive: bool,
+    /// Every structure of the disk, not one of each sort
+    #[arg(long)]
+    pub(crate) everything: bool,
+    /// A run of the checker that takes longer hangs [default: 10s, more for slow checkers]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) deadline: Option<Duration>,
+    /// Make every run, also on disks on which the checker was seen before
+    #[arg(long)]
+    pub(crate) no_memo: bool,
+    /// Stop after so many cases
+    #[arg(long, value_name = "N")]
+    pub(crate) cases: Option<u64>,
+    /// Stop after this time
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) budget: Option<Duration>,
+    /// Go on with the campaign in the directory of --out
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Checkers at the same time [default: one per core]
+    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true, value_parser = jobs)]
+    pub(crate) jobs: usize,
+    #[command(flatten)]
+    pub(crate) known: KnownArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FsckAction {
+    /// Show a disk field by field
+    Map(MapArgs),
+    /// Write one corruption of a disk
+    Set(SetArgs),
+    /// Make a test disk
+    Disk(DiskArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MapArgs {
+    /// The image, or the name of a disk of ours
+    pub(crate) image: String,
+    /// Only fields whose name contains this
+    pub(crate) filter: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SetArgs {
+    /// The image, or the name of a disk of ours
+    pub(crate) image: String,
+    /// What to write: 'inode[12].i_size_lo=0'; can be given several times
+    #[arg(required = true, value_name = "FIELD=VALUE")]
+    pub(crate) what: Vec<String>,
+    /// Where the corrupted disk is written
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Leave the checksums as they are
+    #[arg(long)]
+    pub(crate) wrong_checksum: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DiskArgs {
+    /// The name: see `fathom list disks`
+    pub(crate) name: String,
+    /// Where it is written; without it the script that makes it is printed
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}

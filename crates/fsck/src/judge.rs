@@ -1,0 +1,355 @@
+//! The oracles: what is wrong with how a checker treated one corrupted disk.
+
+use serde::{Deserialize, Serialize};
+
+use crate::checker::{Checker, Says, allowed};
+pub(crate) use crate::objects::Loss;
+use crate::objects::Objects;
+use crate::run::{End, Outcome};
+
+/// More memory than this is more than a small disk can need.
+const RESIDENT_BYTES_MAX: u64 = 1 << 30;
+
+/// The sort of a violation, the most serious first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// A run was ended by a signal.
+    Signal,
+    /// A run did not end in time.
+    Hang,
+    /// A sanitizer reported something.
+    Sanitizer,
+    /// A run used more memory than there is reason to.
+    Memory,
+    /// A run printed without end.
+    Output,
+    /// A run that should only look changed the disk.
+    CheckWrites,
+    /// What the runs said one after the other is not in SWIFT's table.
+    Table,
+    /// The third run does not agree with the second.
+    ThirdRun,
+    /// It said that nothing was wrong, and changed the disk.
+    SilentRepair,
+    /// Looking and repairing do not agree on whether something is wrong.
+    CheckDisagrees,
+    /// The disk is said to be fine, and cannot be read.
+    Unreadable,
+    /// Something that the corruption did not hit is gone or changed.
+    Loss,
+    /// The exit code is not documented.
+    UnknownExit,
+    /// The same run on the same disk went another way.
+    Nondeterministic,
+}
+
+impl Class {
+    /// Its name in files and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Signal => "signal",
+            Class::Hang => "hang",
+            Class::Sanitizer => "sanitizer",
+            Class::Memory => "memory",
+            Class::Output => "output",
+            Class::CheckWrites => "check_writes",
+            Class::Table => "table",
+            Class::ThirdRun => "third_run",
+            Class::SilentRepair => "silent_repair",
+            Class::CheckDisagrees => "check_disagrees",
+            Class::Unreadable => "unreadable",
+            Class::Loss => "loss",
+            Class::UnknownExit => "unknown_exit",
+            Class::Nondeterministic => "nondeterministic",
+        }
+    }
+
+    /// What it means, in a few words.
+    pub fn about(self) -> &'static str {
+        match self {
+            Class::Signal => "the checker was ended by a signal",
+            Class::Hang => "the checker did not end",
+            Class::Sanitizer => "a sanitizer reported something",
+            Class::Memory => "the checker used too much memory",
+            Class::Output => "the checker printed without end",
+            Class::CheckWrites => "a run that should only look changed the disk",
+            Class::Table => "the second run contradicts the first",
+            Class::ThirdRun => "the third run contradicts the second",
+            Class::SilentRepair => "it said that nothing was wrong, and changed the disk",
+            Class::CheckDisagrees => "looking and repairing disagree on whether something is wrong",
+            Class::Unreadable => "the disk is said to be fine, and has no readable tree",
+            Class::Loss => "something that was not hit is gone or changed",
+            Class::UnknownExit => "the exit code is not documented",
+            Class::Nondeterministic => "the same run on the same disk went another way",
+        }
+    }
+}
+
+/// One run, and what it changed.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) outcome: Outcome,
+    /// What the exit code says; nothing if there was none.
+    pub(crate) says: Option<Says>,
+    /// Bytes that the run changed, without those that every run may change.
+    pub(crate) changed: Vec<(u64, u8, u8)>,
+}
+
+impl Seen {
+    /// How the run ended, in words.
+    pub(crate) fn end(&self) -> String {
+        match self.says {
+            Some(says) => format!("{} ({says})", self.outcome.end),
+            None => self.outcome.end.to_string(),
+        }
+    }
+}
+
+/// Everything seen of one case.
+#[derive(Clone, Debug)]
+pub(crate) struct Observation {
+    /// The run that only looks.
+    pub(crate) check: Seen,
+    /// The runs that repair, one after the other.
+    pub(crate) repairs: Vec<Seen>,
+    /// What of the healthy disk is not on the repaired one and was not hit; or why it cannot be read.
+    pub(crate) losses: Option<Result<Vec<(String, Loss)>, String>>,
+    /// Whether a repeated run went another way.
+    pub(crate) nondeterministic: bool,
+}
+
+/// A violation, without its cause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Violation {
+    pub(crate) class: Class,
+    /// What was seen: "repaired → repaired → clean".
+    pub(crate) what: String,
+    /// The run that shows it: 0 looks, 1 to 3 repair.
+    pub(crate) run: usize,
+}
+
+/// What the control run on the healthy disk was like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Control {
+    /// Whether looking at the healthy disk says clean: not so for a disk with a journal to replay.
+    pub(crate) check_is_clean: bool,
+}
+
+/// Judges a case.
+pub(crate) fn judge(seen: &Observation, control: Control) -> Vec<Violation> {
+    let mut out = Vec::new();
+    let runs = std::iter::once(&seen.check).chain(&seen.repairs);
+    for (number, run) in runs.enumerate() {
+        deaths(run, number, &mut out);
+    }
+    if !seen.check.changed.is_empty() {
+        let what = format!("looking changed {} bytes", seen.check.changed.len());
+        out.push(Violation { class: Class::CheckWrites, what, run: 0 });
+    }
+    table(seen, &mut out);
+    if let Some(first) = seen.repairs.first() {
+        silent(first, &mut out);
+        disagreement(seen, first, control, &mut out);
+    }
+    losses(seen, &mut out);
+    if seen.nondeterministic {
+        let what = "the same run went another way".to_owned();
+        out.push(Violation { class: Class::Nondeterministic, what, run: 1 });
+    }
+    out
+}
+
+/// What ended a run that should have ended by itself.
+fn deaths(run: &Seen, number: usize, out: &mut Vec<Violation>) {
+    let outcome = &run.outcome;
+    let mut put = |class, what: String| out.push(Violation { class, what, run: number });
+    match outcome.end {
+        End::Signal(signal) => put(Class::Signal, format!("signal {signal}")),
+        End::Hang => put(Class::Hang, format!("no end after {:.0} s", outcome.time.as_secs_f64())),
+        End::Code(_) => {}
+    }
+    if outcome.output_full {
+        put(Class::Output, "it printed without end".to_owned());
+    }
+    if outcome.resident_bytes > RESIDENT_BYTES_MAX {
+        put(Class::Memory, format!("{} MiB of memory", outcome.resident_bytes >> 20));
+    }
+    if let Some(report) = sanitizer(&outcome.output) {
+        put(Class::Sanitizer, report);
+    }
+    if let Some(Says::Unknown(code)) = run.says {
+        put(Class::UnknownExit, format!("exit code {code}"));
+    }
+}
+
+fn sanitizer(output: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(output);
+    let line = text.lines().find(|line| {
+        line.contains("ERROR: AddressSanitizer") || line.contains(": runtime error: ")
+    })?;
+    let end = line.find(" on ").unwrap_or(line.len());
+    Some(line[..end].to_owned())
+}
+
+/// What the runs say one after the other.
+fn table(seen: &Observation, out: &mut Vec<Violation>) {
+    let says: Vec<Says> = seen.repairs.iter().map_while(|run| run.says).collect();
+    let story = || says.iter().map(ToString::to_string).collect::<Vec<_>>().join(" → ");
+    if let [first, second, ..] = says[..] {
+        let known = |says: Says| !matches!(says, Says::Unknown(_));
+        if known(first) && known(second) && !allowed(first, second) {
+            out.push(Violation { class: Class::Table, what: story(), run: 2 });
+        } else if let Some(third) = says.get(2)
+            && known(*third)
+            && !allowed(second, *third)
+        {
+            out.push(Violation { class: Class::ThirdRun, what: story(), run: 3 });
+        }
+    }
+}
+
+fn silent(first: &Seen, out: &mut Vec<Violation>) {
+    if first.says == Some(Says::Clean) && !first.changed.is_empty() {
+        let what = format!("clean, and {} bytes changed", first.changed.len());
+        out.push(Violation { class: Class::SilentRepair, what, run: 1 });
+    }
+}
+
+fn disagreement(seen: &Observation, first: &Seen, control: Control, out: &mut Vec<Violation>) {
+    if !control.check_is_clean {
+        return;
+    }
+    let disagree = match (seen.check.says, first.says) {
+        (Some(Says::Clean), Some(Says::Repaired | Says::Left | Says::RepairedAndLeft)) => true,
+        (Some(Says::Left | Says::Repaired), Some(Says::Clean)) => true,
+        _ => false,
+    };
+    if disagree {
+        let what = format!("looking says {}, repairing says {}", seen.check.end(), first.end());
+        out.push(Violation { class: Class::CheckDisagrees, what, run: 0 });
+    }
+}
+
+fn losses(seen: &Observation, out: &mut Vec<Violation>) {
+    match &seen.losses {
+        Some(Ok(losses)) if !losses.is_empty() => {
+            let mut kinds: Vec<&str> = losses
+                .iter()
+                .map(|(_, loss)| match loss {
+                    Loss::Lost => "lost",
+                    Loss::Moved(_) => "moved to lost+found",
+                    Loss::Data => "contents changed",
+                    Loss::Attributes(which) => which,
+                })
+                .collect();
+            kinds.sort_unstable();
+            kinds.dedup();
+            out.push(Violation { class: Class::Loss, what: kinds.join(", "), run: 1 });
+        }
+        Some(Err(why)) => {
+            out.push(Violation { class: Class::Unreadable, what: why.clone(), run: 1 })
+        }
+        _ => {}
+    }
+}
+
+/// Which paths a corruption may cost something, by the name of its field.
+pub(crate) fn not_hit(
+    field: &str,
+    healthy: &Objects,
+    losses: Vec<(String, Loss)>,
+) -> Vec<(String, Loss)> {
+    let quoted: Vec<&str> = field.split('"').skip(1).step_by(2).collect();
+    let path = quoted.first().and_then(|words| words.find('/').map(|at| &words[at..]));
+    let Some(path) = path else { return losses };
+    let in_directory =
+        ["dirent[", "htree[", "directory["].iter().any(|head| field.starts_with(head));
+    let entry = quoted.get(1).filter(|_| in_directory);
+    let prefix = if path == "/" { "/".to_owned() } else { format!("{path}/") };
+    let inode = healthy.objects.get(path).map(|object| object.inode);
+    let entry_inode = entry
+        .and_then(|name| healthy.objects.get(&format!("{prefix}{name}")))
+        .map(|object| object.inode);
+    let allowed = |place: &str, loss: &Loss| {
+        let own = healthy.objects.get(place).map(|object| object.inode);
+        if place == path || own.is_some() && own == inode {
+            return true;
+        }
+        // Who lost its name may be found under another, and a name more or less changes a count.
+        let renamed = matches!(loss, Loss::Moved(_) | Loss::Attributes("link count"));
+        place.starts_with(&prefix) && renamed
+            || in_directory
+                && (*loss == Loss::Attributes("link count") || own.is_some() && own == entry_inode)
+    };
+    losses.into_iter().filter(|(place, loss)| !allowed(place, loss)).collect()
+}
+
+/// What a run says by its exit code.
+pub(crate) fn says(checker: &Checker, outcome: &Outcome, repairing: bool) -> Option<Says> {
+    match outcome.end {
+        End::Code(code) => Some(checker.says(code, repairing)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn run(code: i32, says: Says, changed: usize) -> Seen {
+        let outcome = Outcome {
+            end: End::Code(code),
+            output: Vec::new(),
+            output_full: false,
+            time: Duration::ZERO,
+            resident_bytes: 0,
+        };
+        Seen { outcome, says: Some(says), changed: vec![(0, 0, 1); changed] }
+    }
+
+    fn classes(check: Seen, repairs: Vec<Seen>) -> Vec<Class> {
+        let seen = Observation { check, repairs, losses: None, nondeterministic: false };
+        let control = Control { check_is_clean: true };
+        judge(&seen, control).into_iter().map(|violation| violation.class).collect()
+    }
+
+    #[test]
+    fn an_honest_checker_is_not_accused() {
+        let clean = || run(0, Says::Clean, 0);
+        assert_eq!(classes(clean(), vec![clean(), clean()]), []);
+        let repaired = vec![run(1, Says::Repaired, 5), clean()];
+        assert_eq!(classes(run(4, Says::Left, 0), repaired), []);
+        let left = vec![run(4, Says::Left, 0), run(4, Says::Left, 0)];
+        assert_eq!(classes(run(4, Says::Left, 0), left), []);
+    }
+
+    #[test]
+    fn each_lie_has_its_class() {
+        let left = || run(4, Says::Left, 0);
+        let clean = || run(0, Says::Clean, 0);
+        let repaired = || run(1, Says::Repaired, 3);
+        assert_eq!(classes(left(), vec![repaired(), repaired(), clean()]), [Class::Table]);
+        assert_eq!(classes(left(), vec![clean(), clean()]), [Class::CheckDisagrees]);
+        assert_eq!(classes(clean(), vec![run(0, Says::Clean, 2), clean()]), [Class::SilentRepair]);
+        assert_eq!(classes(clean(), vec![repaired(), clean()]), [Class::CheckDisagrees]);
+        assert_eq!(classes(run(4, Says::Left, 1), vec![repaired(), clean()]), [Class::CheckWrites]);
+        assert_eq!(classes(left(), vec![repaired(), clean(), repaired()]), [Class::ThirdRun]);
+        let mut killed = clean();
+        (killed.outcome.end, killed.says) = (End::Signal(11), None);
+        assert_eq!(classes(left(), vec![killed]), [Class::Signal]);
+        let mut endless = clean();
+        (endless.outcome.end, endless.outcome.output_full, endless.says) = (End::Hang, true, None);
+        assert_eq!(classes(left(), vec![endless]), [Class::Hang, Class::Output]);
+        assert_eq!(
+            classes(left(), vec![run(99, Says::Unknown(99), 0), clean()]),
+            [Class::UnknownExit]
+        );
+        let mut reported = repaired();
+        reported.outcome.output =
+            b"==1==ERROR: AddressSanitizer: heap-use-after-free on address 0x1".to_vec();
+        assert_eq!(classes(left(), vec![reported, clean()]), [Class::Sanitizer]);
+    }
+}

@@ -1,0 +1,30 @@
+//! Tests file-system checkers: corrupts a disk field by field, runs the checker, and finds the cases in
+//! which it lies.
+//!
+//! The flow is that of the modules: a healthy [`Disk`] → its [`map`] → cases (field × value) → runs of the
+//! [`Checker`] → verdicts → causes → findings. A [`Subject`] is a checker on a disk; [`campaign`] tries
+//! all cases of it.
+
+pub mod campaign;
+pub mod map;
+
+mod case;
+mod cause;
+mod checker;
+mod disk;
+mod ext;
+mod finding;
+mod judge;
+mod objects;
+mod run;
+mod runner;
+mod subject;
+mod values;
+
+pub use case::{Case, Choice};
+pub use checker::{Checker, CheckerError, Says};
+pub use disk::{Disk, DiskError};
+pub use finding::{Details, KIND};
+pub use judge::Class;
+pub use run::{End, Limits, RunError};
+pub use subject::{Subject, SubjectError, SubjectOptions};

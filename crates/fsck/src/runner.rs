@@ -1,0 +1,225 @@
+//! Runs one case after the other: corrupt, look, repair, repair again, judge.
+
+use std::ops::Range;
+
+use crate::case::Case;
+use crate::cause;
+use crate::judge::{self, Class, Observation, Seen, judge, not_hit, says};
+use crate::objects::Objects;
+use crate::run::{DiskDelta, DiskFile, Outcome, RunError, Sandbox, spawn};
+use crate::subject::{CHECK, REPAIR, Subject};
+
+/// The files and the sandbox of one thread.
+pub(crate) struct CaseRunner<'a> {
+    subject: &'a Subject,
+    disk: DiskFile,
+    sandbox: Sandbox,
+    /// A copy of the healthy disk, changed and changed back.
+    scratch: Vec<u8>,
+    /// Runs that were made, and runs that were answered from memory.
+    pub(crate) runs: u64,
+    pub(crate) runs_saved: u64,
+    nondeterministic: bool,
+}
+
+/// What came of a case.
+#[derive(Clone, Debug)]
+pub(crate) struct Judged {
+    pub(crate) violations: Vec<Found>,
+    /// How the runs ended: looking, the first repair, the second.
+    pub(crate) ends: [String; 3],
+    /// The outputs of the runs, where something is wrong.
+    pub(crate) story: String,
+    /// What was lost, one line each.
+    pub(crate) losses: Vec<String>,
+}
+
+/// A violation with its cause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) class: Class,
+    pub(crate) what: String,
+    /// What violations of the same cause have in common.
+    pub(crate) cause: String,
+}
+
+impl<'a> CaseRunner<'a> {
+    pub(crate) fn new(subject: &'a Subject) -> Result<CaseRunner<'a>, RunError> {
+        Ok(CaseRunner {
+            subject,
+            disk: DiskFile::new(subject.base().clone())?,
+            sandbox: Sandbox::new(),
+            scratch: (**subject.base()).clone(),
+            runs: 0,
+            runs_saved: 0,
+            nondeterministic: false,
+        })
+    }
+
+    /// Runs a command on a disk; the disk afterwards, and whether it was answered from memory.
+    ///
+    /// # Errors
+    /// If the harness fails.
+    pub(crate) fn run(
+        &mut self,
+        which: u8,
+        before: &DiskDelta,
+    ) -> Result<(Outcome, DiskDelta, bool), RunError> {
+        let key = (which, before.digest());
+        let known = self.subject.memo.as_ref().and_then(|memo| memo.get(key));
+        if let Some(((outcome, after), false)) = known {
+            self.runs_saved += 1;
+            return Ok((outcome, after, true));
+        }
+        let command = &self.subject.commands[usize::from(which)];
+        self.disk.set(before)?;
+        let outcome = spawn(command, &self.disk, &self.subject.limits, &self.sandbox)?;
+        let after = self.disk.look()?;
+        self.runs += 1;
+        if let Some(((then, disk_then), true)) = &known
+            && (then.end, disk_then) != (outcome.end, &after)
+        {
+            self.nondeterministic = true;
+        }
+        if let Some(memo) = &self.subject.memo {
+            memo.put(key, &outcome, &after);
+        }
+        Ok((outcome, after, false))
+    }
+
+    /// A case of a field.
+    pub(crate) fn case(&mut self, field: usize, value: u64, sums_right: bool) -> Case {
+        let field = &self.subject.map.fields[field];
+        Case::new(&self.subject.map, &mut self.scratch, field, value, sums_right)
+    }
+
+    /// Runs and judges a case.
+    ///
+    /// # Errors
+    /// If the harness fails.
+    pub(crate) fn try_case(&mut self, case: &Case) -> Result<Judged, RunError> {
+        self.nondeterministic = false;
+        let corrupt = DiskDelta::written(self.subject.base(), &case.writes);
+        let (seen, disks) = self.observe(case, &corrupt)?;
+        let violations = judge(&seen, self.subject.control);
+        let mut found = Vec::new();
+        for violation in &violations {
+            let cause = self.cause(case, violation, &seen, &disks)?;
+            found.push(Found { class: violation.class, what: violation.what.clone(), cause });
+        }
+        let end =
+            |run: Option<&Seen>| run.map_or_else(String::new, |run| run.outcome.end.to_string());
+        let ends = [end(Some(&seen.check)), end(seen.repairs.first()), end(seen.repairs.get(1))];
+        let story = if found.is_empty() { String::new() } else { cause::story(&seen) };
+        let losses = match &seen.losses {
+            Some(Ok(losses)) => {
+                losses.iter().map(|(path, loss)| format!("{path}: {loss}")).collect()
+            }
+            _ => Vec::new(),
+        };
+        Ok(Judged { violations: found, ends, story, losses })
+    }
+
+    /// Looks once, repairs twice, and a third time if the second was not the end of it. The disks
+    /// before each run come with it.
+    fn observe(
+        &mut self,
+        case: &Case,
+        corrupt: &DiskDelta,
+    ) -> Result<(Observation, Vec<DiskDelta>), RunError> {
+        let mut disks = vec![corrupt.clone()];
+        let check = self.seen(CHECK, corrupt)?.0;
+        let mut repairs = Vec::new();
+        let mut before = corrupt.clone();
+        for number in 0..3 {
+            disks.push(before.clone());
+            let (seen, after) = self.seen(REPAIR, &before)?;
+            let goes_on = seen.says.is_some();
+            let settled = number == 1
+                && seen.changed.is_empty()
+                && seen.says == Some(crate::checker::Says::Clean);
+            repairs.push(seen);
+            before = after;
+            if !goes_on || settled {
+                break;
+            }
+        }
+        let losses = self.losses(case, &repairs, &disks, &before);
+        let nondeterministic = self.nondeterministic;
+        Ok((Observation { check, repairs, losses, nondeterministic }, disks))
+    }
+
+    fn seen(&mut self, which: u8, before: &DiskDelta) -> Result<(Seen, DiskDelta), RunError> {
+        let (outcome, after, _) = self.run(which, before)?;
+        let mut changed = before.changes(self.subject.base(), &after);
+        if which == REPAIR {
+            let anyway = &self.subject.written_anyway;
+            changed.retain(|(at, _, _)| !within(anyway, *at));
+        }
+        let says = says(&self.subject.checker, &outcome, which == REPAIR);
+        Ok((Seen { outcome, says, changed }, after))
+    }
+
+    /// What the disk lost that was not hit, if the checker says that it is fine now.
+    fn losses(
+        &mut self,
+        case: &Case,
+        repairs: &[Seen],
+        disks: &[DiskDelta],
+        last: &DiskDelta,
+    ) -> Option<Result<Vec<(String, judge::Loss)>, String>> {
+        use crate::checker::Says;
+        let first = repairs.first()?.says?;
+        let healthy = self.subject.objects.as_ref()?;
+        if !matches!(first, Says::Clean | Says::Repaired | Says::CleanOrRepaired) {
+            return None;
+        }
+        // The disk after the first repair.
+        let after = disks.get(2).unwrap_or(last);
+        after.apply(&mut self.scratch);
+        let now = Objects::of(&self.scratch, &self.subject.map.file_system);
+        after.revert(&mut self.scratch, self.subject.base());
+        Some(now.map(|now| not_hit(&case.field, healthy, healthy.losses(&now))))
+    }
+
+    /// What a violation has in common with others of the same cause.
+    fn cause(
+        &mut self,
+        case: &Case,
+        violation: &judge::Violation,
+        seen: &Observation,
+        disks: &[DiskDelta],
+    ) -> Result<String, RunError> {
+        let run = std::iter::once(&seen.check).chain(&seen.repairs).nth(violation.run);
+        let shape = run.map_or_else(String::new, |run| cause::shape(&run.outcome.output));
+        match violation.class {
+            Class::Loss | Class::Unreadable => Ok(cause::field_sort(&case.field)),
+            Class::Hang | Class::Signal | Class::Output | Class::Memory | Class::Sanitizer => {
+                Ok(shape)
+            }
+            _ => {
+                let codes = match disks.get(violation.run) {
+                    Some(before) => self.problem_codes(violation.run, before)?,
+                    None => String::new(),
+                };
+                Ok(if codes.is_empty() { shape } else { codes })
+            }
+        }
+    }
+
+    /// The codes in the checker's own log of problems, if it has one.
+    fn problem_codes(&mut self, run: usize, before: &DiskDelta) -> Result<String, RunError> {
+        let Some(logged) = &self.subject.logged else { return Ok(String::new()) };
+        let which = if run == 0 { CHECK } else { REPAIR };
+        self.disk.set(before)?;
+        self.disk.take_log()?;
+        spawn(&logged[usize::from(which)], &self.disk, &self.subject.limits, &self.sandbox)?;
+        self.disk.look()?;
+        Ok(cause::codes(&self.disk.take_log()?))
+    }
+}
+
+/// Whether a place lies in one of the ranges, which are in order.
+fn within(ranges: &[Range<u64>], at: u64) -> bool {
+    ranges.iter().any(|range| range.contains(&at))
+}
