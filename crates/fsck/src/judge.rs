@@ -220,11 +220,11 @@ fn disagreement(seen: &Observation, first: &Seen, control: Control, out: &mut Ve
     if !control.check_is_clean {
         return;
     }
-    let disagree = match (seen.check.says, first.says) {
-        (Some(Says::Clean), Some(Says::Repaired | Says::Left | Says::RepairedAndLeft)) => true,
-        (Some(Says::Left | Says::Repaired), Some(Says::Clean)) => true,
-        _ => false,
-    };
+    let disagree = matches!(
+        (seen.check.says, first.says),
+        (Some(Says::Clean), Some(Says::Repaired | Says::Left | Says::RepairedAndLeft))
+            | (Some(Says::Left | Says::Repaired), Some(Says::Clean))
+    );
     if disagree {
         let what = format!("looking says {}, repairing says {}", seen.check.end(), first.end());
         out.push(Violation { class: Class::CheckDisagrees, what, run: 0 });

@@ -148,7 +148,7 @@ impl Map {
     /// As [`Map::of`], and if another file system is in it.
     pub fn of_one(disk: &[u8], wanted: &[String]) -> Result<Map, MapError> {
         let map = Map::of(disk)?;
-        if wanted.iter().any(|name| *name == map.file_system) {
+        if wanted.contains(&map.file_system) {
             return Ok(map);
         }
         let found = FILE_SYSTEMS.iter().find(|system| (system.is_in)(disk));

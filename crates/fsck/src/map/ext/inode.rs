@@ -98,8 +98,8 @@ impl Walk<'_> {
         };
         // Without extra bytes the field that says so is still there.
         let extra = if self.volume.inode_bytes > 128 { extra.max(132) } else { extra };
-        let has_pointers = !inode.has(flag::EXTENTS | flag::INLINE_DATA)
-            && !(inode.is_symlink() && inode.size < 60);
+        let is_short_link = inode.is_symlink() && inode.size < 60;
+        let has_pointers = !inode.has(flag::EXTENTS | flag::INLINE_DATA) && !is_short_link;
         self.out.put_where("inode", &called, inode.at, guard, |part| {
             part.at < extra && (has_pointers || !(40..100).contains(&part.at))
         });
