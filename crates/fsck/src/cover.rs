@@ -54,12 +54,17 @@ impl Record {
             return None;
         }
         let taken = bytes.get(HEAD..HEAD + EDGES_MAX)?;
-        let edges = taken.iter().enumerate().filter(|(_, byte)| **byte != 0).map(|(at, _)| at as u32);
+        let edges =
+            taken.iter().enumerate().filter(|(_, byte)| **byte != 0).map(|(at, _)| at as u32);
         let count = (number(24)? as usize).min(COMPARISONS_MAX);
         let mut comparisons = Vec::with_capacity(count);
         for index in 0..count {
             let at = HEAD + EDGES_MAX + index * COMPARISON;
-            comparisons.push(Comparison { site: number(at)?, one: number(at + 8)?, other: number(at + 16)? });
+            comparisons.push(Comparison {
+                site: number(at)?,
+                one: number(at + 8)?,
+                other: number(at + 16)?,
+            });
         }
         Some(Record { path, edges: edges.collect(), edges_total, comparisons })
     }
@@ -108,7 +113,8 @@ pub fn build(name: &str, dir: &Path) -> Result<PathBuf, BuildError> {
     if name != "e2fsprogs" {
         return Err(BuildError::Unknown { name: name.to_owned() });
     }
-    let needs = [("clang", "clang"), ("make", "make"), ("apt-get", "apt"), ("dpkg-source", "dpkg-dev")];
+    let needs =
+        [("clang", "clang"), ("make", "make"), ("apt-get", "apt"), ("dpkg-source", "dpkg-dev")];
     for (program, package) in needs {
         if find_program(program).is_none() {
             return Err(BuildError::Missing { program, package });

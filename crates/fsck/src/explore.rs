@@ -17,8 +17,6 @@ use crate::runner::CaseRunner;
 use crate::subject::{REPAIR, Subject};
 use crate::values::{Values, values};
 
-/// Small values are compared everywhere: only a site that was seen with a larger value tells of the field.
-const RARE: u64 = 16;
 /// Comparisons of one site that are followed: a loop over a table asks too many questions.
 const PER_SITE_MAX: usize = 24;
 
@@ -68,7 +66,10 @@ struct Exploration<'a> {
     field: &'a Field,
     queue: VecDeque<u64>,
     asked: BTreeSet<u64>,
-    /// Sites at which a rare value of the field was seen, with questions that came from there.
+    /// The largest number of a block or inode: smaller values are compared everywhere, only a site that
+    /// was seen with a larger one tells of the field.
+    plausible: u64,
+    /// Such sites, with how many questions came from each.
     sites: HashMap<u64, usize>,
     paths: BTreeMap<u64, (String, u64)>,
     edges: BTreeSet<u32>,
@@ -85,6 +86,7 @@ pub fn explore(subject: &Subject, name: &str, budget: Duration) -> Result<Explor
         subject,
         runner: CaseRunner::new(subject)?,
         field,
+        plausible: plausible(subject, field),
         queue: VecDeque::new(),
         asked: BTreeSet::new(),
         sites: HashMap::new(),
@@ -121,6 +123,12 @@ pub fn explore(subject: &Subject, name: &str, budget: Duration) -> Result<Explor
     })
 }
 
+/// The largest number that a disk has a meaning for, within half of what the field can hold.
+fn plausible(subject: &Subject, field: &Field) -> u64 {
+    let largest = subject.map.targets.iter().map(|target| target.number).max().unwrap_or(16);
+    largest.min(field.max() / 2)
+}
+
 impl Exploration<'_> {
     fn ask(&mut self, value: u64) {
         if value <= self.field.max() && self.asked.insert(value) {
@@ -153,7 +161,7 @@ impl Exploration<'_> {
                 (false, true) => comparison.one,
                 _ => continue,
             };
-            if value > RARE {
+            if value > self.plausible {
                 self.sites.entry(comparison.site).or_insert(0);
             }
             let Some(questions) = self.sites.get_mut(&comparison.site) else { continue };

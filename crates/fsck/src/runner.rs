@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::case::Case;
 use crate::cause;
+use crate::cover::{RECORD_BYTES, Record};
 use crate::judge::{self, Class, Observation, Seen, judge, not_hit, says};
 use crate::objects::Objects;
 use crate::run::{DiskDelta, DiskFile, Outcome, RunError, Sandbox, spawn};
@@ -85,6 +86,24 @@ impl<'a> CaseRunner<'a> {
             memo.put(key, &outcome, &after);
         }
         Ok((outcome, after, false))
+    }
+
+    /// Runs a command on a disk and reads what an instrumented checker recorded.
+    ///
+    /// # Errors
+    /// If the harness fails.
+    pub(crate) fn record(
+        &mut self,
+        which: u8,
+        before: &DiskDelta,
+    ) -> Result<(Outcome, Option<Record>), RunError> {
+        self.disk.clear_record(RECORD_BYTES)?;
+        self.disk.set(before)?;
+        let command = &self.subject.commands[usize::from(which)];
+        let outcome = spawn(command, &self.disk, &self.subject.limits, &self.sandbox)?;
+        self.disk.look()?;
+        self.runs += 1;
+        Ok((outcome, Record::parse(&self.disk.record()?)))
     }
 
     /// A case of a field.

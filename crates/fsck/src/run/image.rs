@@ -122,6 +122,8 @@ pub(crate) struct DiskFile {
     output: File,
     log: File,
     input: File,
+    /// What an instrumented checker writes, if that was asked for.
+    record: Option<File>,
     base: Arc<Vec<u8>>,
     /// What the file holds, if it is known.
     holds: DiskDelta,
@@ -145,7 +147,7 @@ impl DiskFile {
         let output = memory_file(OUTPUT_BYTES_MAX as u64)?;
         // The checker truncates its log, so it has no fixed size.
         let log = unsealed_file(0)?;
-        Ok(DiskFile { disk, output, log, input, base, holds: DiskDelta::default() })
+        Ok(DiskFile { disk, output, log, input, record: None, base, holds: DiskDelta::default() })
     }
 
     /// Makes the disk what it should be.
@@ -232,6 +234,32 @@ impl DiskFile {
         self.log.read_exact_at(&mut bytes, 0).map_err(read)?;
         self.log.set_len(0).map_err(read)?;
         Ok(bytes)
+    }
+
+    /// Forgets the record of the run before, and makes room for the next.
+    ///
+    /// # Errors
+    /// If memory is short.
+    pub(crate) fn clear_record(&mut self, bytes: usize) -> Result<(), RunError> {
+        // A new file is all zeros; writing zeros over the old one would be slower.
+        self.record = Some(unsealed_file(bytes as u64)?);
+        Ok(())
+    }
+
+    /// The record of the last run.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(crate) fn record(&self) -> Result<Vec<u8>, RunError> {
+        let read = |source| fault("read the record", source);
+        let Some(record) = &self.record else { return Ok(Vec::new()) };
+        let mut bytes = vec![0; record.metadata().map_err(read)?.len() as usize];
+        record.read_exact_at(&mut bytes, 0).map_err(read)?;
+        Ok(bytes)
+    }
+
+    pub(super) fn record_fd(&self) -> RawFd {
+        self.record.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
     pub(super) fn disk_fd(&self) -> RawFd {

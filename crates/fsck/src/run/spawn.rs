@@ -20,6 +20,8 @@ pub(crate) const DISK_PATH: &str = "/proc/self/fd/100";
 const LOG_FD: c_int = 101;
 /// A checker that waits, rather than computes, may take so many times its limit: the machine may be busy.
 const WALL_FACTOR: u32 = 4;
+/// The descriptor of the record of an instrumented checker.
+const RECORD_FD: c_int = 102;
 /// The stack of the child until `execve`.
 const STACK_BYTES: usize = 64 << 10;
 
@@ -75,6 +77,8 @@ struct Child<'a> {
     sandbox: &'a Sandbox,
     disk: c_int,
     log: c_int,
+    /// Negative if nothing is recorded.
+    record: c_int,
     output: c_int,
     input: c_int,
     /// What went wrong before `execve`: a step and its errno.
@@ -109,8 +113,9 @@ unsafe fn run_child(child: &Child<'_>) -> u8 {
             (child.output, 2),
             (child.disk, DISK_FD),
             (child.log, LOG_FD),
+            (child.record, RECORD_FD),
         ] {
-            if libc::dup2(from, to) < 0 {
+            if from >= 0 && libc::dup2(from, to) < 0 {
                 return 1;
             }
         }
@@ -157,6 +162,7 @@ pub(crate) fn spawn(
         sandbox,
         disk: disk.disk_fd(),
         log: disk.log_fd(),
+        record: disk.record_fd(),
         output: disk.output_fd(),
         input: disk.input_fd(),
         failed: (0, 0),
