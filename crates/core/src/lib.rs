@@ -16,6 +16,7 @@ pub mod flags;
 pub mod op;
 pub mod operand;
 pub mod outcome;
+mod packed;
 pub mod partition;
 pub mod pattern;
 pub mod plain;

@@ -5,7 +5,7 @@
 //! flags, with what the operation does to them and the names of the arguments in
 //! `data/syscalls.json`. Whoever wants to know something about operations in general asks the table,
 //! and does not list operations: how they are shown ([`std::fmt::Display`]), their partitions
-//! ([`crate::partition::op`]), the classes that coverage counts, smaller arguments, what was touched.
+//! ([`crate::partition::op`]), the classes that coverage counts, smaller arguments, what was touched, the packed form.
 //! A new operation is a row here; a new kind of operand makes the compiler list who must know it.
 
 use crate::bytes::{FsBytes, FsPath};
@@ -14,6 +14,7 @@ use crate::flags::{
     XattrFlags,
 };
 use crate::op::{Op, Slot, Target, TimeArg};
+use crate::packed::Packed;
 use crate::pattern::Pattern;
 
 use Effect::{Binds, Changes, Reads};
@@ -207,6 +208,12 @@ macro_rules! table {
         $(@ $bound:ident = $value:expr;)*
         [$($kind:ident($($part:expr),*)),*])*
     ) => {
+        /// The numbers of the operations in packed form: their places in the table.
+        #[repr(u8)]
+        enum Number {
+            $($variant),*
+        }
+
         impl Op {
             /// The name under which the operation is stored in traces and counted in coverage.
             pub fn name(&self) -> &'static str {
@@ -240,6 +247,26 @@ macro_rules! table {
                         $(visit(Operand::$kind($($part),*));)*
                     })*
                 }
+            }
+
+            /// Appends the operation to `to` in the form of [`crate::packed`].
+            pub fn pack(&self, to: &mut Vec<u8>) {
+                match self {
+                    $(Op::$variant { $($field),* } => {
+                        to.push(Number::$variant as u8);
+                        $($field.pack(to);)*
+                    })*
+                }
+            }
+
+            /// Reads a packed operation; `None` if `bytes` are anything else.
+            pub fn unpack(bytes: &[u8]) -> Option<Op> {
+                let (number, mut rest) = bytes.split_first()?;
+                $(if *number == Number::$variant as u8 {
+                    let op = Op::$variant { $($field: Packed::unpack(&mut rest)?),* };
+                    return rest.is_empty().then_some(op);
+                })*
+                None
             }
 
             /// Visits the operands to change them.

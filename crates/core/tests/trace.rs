@@ -44,6 +44,15 @@ fn small_trace() -> Trace {
 
 proptest! {
     #[test]
+    fn packed_operations_come_back(op in any_op()) {
+        let mut bytes = Vec::new();
+        op.pack(&mut bytes);
+        prop_assert_eq!(Op::unpack(&bytes), Some(op));
+        bytes.pop();
+        prop_assert_eq!(Op::unpack(&bytes), None);
+    }
+
+    #[test]
     fn what_is_written_is_read_back(
         steps in vec((any_op(), any_outcome(), option::of(any_outcome()), option::of(any::<u128>())), 0..6),
         callers in option::of(vec((any::<u32>(), option::of((0..99_u64, 99..u64::MAX))), 6)),

@@ -68,6 +68,9 @@ impl Death {
     }
 }
 
+/// Said of a journal that this program did not write.
+const NO_RECORD: &str = "the journal of the worker cannot be read: an operation is damaged";
+
 /// Tells how a campaign ended.
 pub(crate) struct Teller<'a> {
     pub(crate) cli: &'a Cli,
@@ -128,8 +131,8 @@ impl Teller<'_> {
         let dropped = lane.dropped;
         let replay = about.replayed.is_some();
         if let Some(source) = about.sources.get(lane.subject) {
-            let ops = records.iter().map(|record| serde_json::from_slice::<Op>(record));
-            let ops: Vec<Op> = ops.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
+            let ops: Option<Vec<Op>> = records.iter().map(|record| Op::unpack(record)).collect();
+            let ops = ops.ok_or(NO_RECORD)?;
             let mut finding = source.last_words(&ops, violation);
             finding.labels.insert("while".to_owned(), lane.activity.to_string());
             if dropped > 0 {
@@ -151,9 +154,8 @@ impl Teller<'_> {
             });
         }
         if let Some(source) = &about.crash {
-            let events = records.iter().map(|record| serde_json::from_slice::<Event>(record));
-            let script = events.collect::<Result<_, _>>().map(Script);
-            let script = script.map_err(|error| error.to_string())?;
+            let events: Option<_> = records.iter().map(|record| Event::unpack(record)).collect();
+            let script = Script(events.ok_or(NO_RECORD)?);
             let finding = source.last_words(script, &how(&violation));
             let dir = if replay { Ok(String::new()) } else { written(finding.write(self.out)) };
             return Ok(Written {

@@ -89,7 +89,7 @@ impl CallMonitor {
             return;
         };
         state.record.clear();
-        serde_json::to_writer(&mut state.record, op).expect("an operation is plain data");
+        op.pack(&mut state.record);
         journal.append(&state.record);
         journal.begin(Activity::Operation);
     }

@@ -13,13 +13,23 @@ use super::config::CrashConfig;
 use super::finding::{CrashFinding, CrashRecord, KIND, finding_id};
 use super::judge::{Cause, Class, describe};
 use super::run::CrashPlan;
-use super::script::{Event, Script};
+use super::script::{Script, pack_power_cut};
 
 /// The journal of a thread.
 struct ThreadJournal {
     journal: Arc<dyn Journal>,
     /// Events of the script that was executed last.
     events: usize,
+    /// A record; kept to be filled again.
+    record: Vec<u8>,
+}
+
+impl ThreadJournal {
+    fn append(&mut self, pack: impl FnOnce(&mut Vec<u8>)) {
+        self.record.clear();
+        pack(&mut self.record);
+        self.journal.append(&self.record);
+    }
 }
 
 thread_local! {
@@ -31,13 +41,10 @@ thread_local! {
 fn with_journal(supervision: &Supervision, work: impl FnOnce(&mut ThreadJournal)) {
     let Some(supervisor) = supervision else { return };
     JOURNAL.with_borrow_mut(|journal| {
-        let new = || ThreadJournal { journal: supervisor.journal(0), events: 0 };
+        let new =
+            || ThreadJournal { journal: supervisor.journal(0), events: 0, record: Vec::new() };
         work(journal.get_or_insert_with(new));
     });
-}
-
-fn append(journal: &dyn Journal, event: &Event) {
-    journal.append(&serde_json::to_vec(event).expect("an event is plain data"));
 }
 
 /// A script is about to be executed.
@@ -45,7 +52,7 @@ pub(super) fn begin_script(supervision: &Supervision, script: impl FnOnce() -> S
     with_journal(supervision, |this| {
         let script = script();
         this.journal.clear();
-        script.0.iter().for_each(|event| append(&*this.journal, event));
+        script.0.iter().for_each(|event| this.append(|to| event.pack(to)));
         this.events = script.0.len();
         this.journal.begin(Activity::Operation);
     });
@@ -56,7 +63,7 @@ pub(super) fn begin_script(supervision: &Supervision, script: impl FnOnce() -> S
 pub(super) fn begin_image(supervision: &Supervision, point: &CrashPoint) {
     with_journal(supervision, |this| {
         this.journal.truncate(this.events);
-        append(&*this.journal, &Event::PowerCut(point.clone()));
+        this.append(|to| pack_power_cut(point, to));
         this.journal.begin(Activity::Examining);
     });
 }

@@ -27,8 +27,8 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 pub(super) const PAGE: u64 = 4096;
 /// Room for the description.
 pub(super) const ABOUT_BYTES: u64 = 1 << 20;
-/// Room of a lane. A record of `check` takes about 80 bytes: three million operations since the
-/// file system was empty.
+/// Room of a lane. A record of `check` takes about 20 bytes: ten million operations since the file
+/// system was empty.
 pub(super) const LANE_BYTES: u64 = 256 << 20;
 /// Threads that can execute operations.
 pub(super) const LANES_MAX: u64 = 128;

@@ -470,7 +470,7 @@ mod tests {
                 journal.clear();
             }
             record.clear();
-            serde_json::to_writer(&mut record, &op).unwrap();
+            op.pack(&mut record);
             journal.append(&record);
             journal.begin(Activity::Operation);
             journal.end();
