@@ -200,6 +200,14 @@ impl Executor {
         self.context.set_root(root)
     }
 
+    /// Starts anew like [`Executor::restart_with`], in the same directory: it stayed open while what
+    /// is in it was replaced.
+    pub(crate) fn restart_here(&mut self, guard: Guard) -> Result<(), HarnessFault> {
+        self.close_all();
+        self.guard = guard;
+        self.context.reset()
+    }
+
     /// The guard, which knows what has been made in the directory so far.
     pub(crate) fn guard(&self) -> &Guard {
         &self.guard

@@ -160,6 +160,21 @@ impl ThreadContext {
         self.acting = self.own.clone();
     }
 
+    /// Restores mask and identity to those of the beginning, in the same directory: three system
+    /// calls fewer than [`ThreadContext::forget`], and none at all if nothing was changed.
+    pub(super) fn reset(&mut self) -> Result<(), HarnessFault> {
+        let is_active = ACTIVE.get() == self.id;
+        if is_active && self.acting != self.own {
+            become_user(&self.own)?;
+        }
+        if is_active && self.umask != UMASK {
+            call::umask(UMASK).expect("umask(2) cannot fail");
+        }
+        self.umask = UMASK;
+        self.acting.clone_from(&self.own);
+        Ok(())
+    }
+
     /// The directory that paths are relative to.
     pub(super) fn root(&self) -> Option<&OwnedFd> {
         self.root.as_ref()
