@@ -102,7 +102,7 @@ impl Geometry {
         }
         for whole in [("erase_bytes", self.erase_bytes), ("size_bytes", self.size_bytes)] {
             for part in units {
-                if !whole.1.is_multiple_of(part.1) {
+                if !is_multiple(whole.1, part.1) {
                     return Err(GeometryError::NotMultiple {
                         whole: whole.0,
                         whole_bytes: whole.1,
@@ -119,6 +119,16 @@ impl Geometry {
     pub fn blank_image(&self) -> Image {
         Image::new(self.size_bytes, self.erased)
     }
+}
+
+/// Whether `bytes` are whole units. Nearly all units are powers of two, and a division takes as long
+/// as the rest of a read.
+#[inline]
+pub(crate) fn is_multiple(bytes: usize, unit_bytes: usize) -> bool {
+    if unit_bytes.is_power_of_two() {
+        return bytes & (unit_bytes - 1) == 0;
+    }
+    bytes.is_multiple_of(unit_bytes)
 }
 
 #[cfg(test)]

@@ -197,7 +197,11 @@ impl Image {
     }
 
     /// Copies the bytes from `at` on into `buffer`.
+    #[inline]
     pub fn read(&self, at: usize, buffer: &mut [u8]) {
+        if let Some(bytes) = self.slice(at, buffer.len()) {
+            return buffer.copy_from_slice(bytes);
+        }
         let mut done = 0;
         for bytes in self.slices(at, buffer.len()) {
             buffer[done..done + bytes.len()].copy_from_slice(bytes);

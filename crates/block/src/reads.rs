@@ -9,30 +9,62 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::geometry::Geometry;
 
-/// Smaller units would make more of the noting than of the reading: littlefs reads at least this much
-/// at once.
-const UNIT_BYTES_MIN: usize = 64;
+/// What flash is read in. Smaller units than the device reads at once would say nothing more; larger
+/// ones would say that more was read than was: littlefs reads the first 16 bytes of a block to see
+/// that it is the older one of two. With units of 64 bytes 16,496 of the 30,054 images of the default
+/// run were answered by the memo, with these 20,980.
+const UNIT_BYTES_MIN: usize = 16;
 
 /// Larger units would lie in several leaves of an image.
 const UNIT_BYTES_MAX: usize = 2048;
+
+/// The bits of the units from `first` to `last` in a word of 64 units.
+#[inline]
+fn word_mask(word: usize, first: usize, last: usize) -> u64 {
+    let start = word * 64;
+    let from = first.saturating_sub(start);
+    let to = (last - start).min(63);
+    (u64::MAX << from) & (u64::MAX >> (63 - to))
+}
 
 /// The parts of a disk that were read, in the order of their first reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadSet {
     unit_bytes: usize,
     /// `None`: everything may have been read.
-    units: Option<Vec<u32>>,
+    stretches: Option<Stretches>,
+}
+
+/// Numbers of units in the order of their first reading. Neighbours are mostly read one after the
+/// other: each entry is the first of so many.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Stretches(Vec<(u32, u32)>);
+
+impl Stretches {
+    #[inline]
+    fn push(&mut self, unit: u32) {
+        match self.0.last_mut() {
+            Some((first, count)) if *first + *count == unit => *count += 1,
+            _ => self.0.push((unit, 1)),
+        }
+    }
+
+    fn units(&self) -> impl Iterator<Item = u32> {
+        self.0.iter().flat_map(|(first, count)| *first..*first + *count)
+    }
 }
 
 impl ReadSet {
     /// Everything may have been read: the answer of an examination that cannot tell.
     pub fn everything() -> ReadSet {
-        ReadSet { unit_bytes: 1, units: None }
+        ReadSet { unit_bytes: 1, stretches: None }
     }
 
     /// These units of `unit_bytes` bytes, in the order of their first reading.
-    pub fn of_units(unit_bytes: usize, units: Vec<u32>) -> ReadSet {
-        ReadSet { unit_bytes, units: Some(units) }
+    pub fn of_units(unit_bytes: usize, units: impl IntoIterator<Item = u32>) -> ReadSet {
+        let mut stretches = Stretches::default();
+        units.into_iter().for_each(|unit| stretches.push(unit));
+        ReadSet { unit_bytes, stretches: Some(stretches) }
     }
 
     /// Bytes of a unit.
@@ -41,8 +73,8 @@ impl ReadSet {
     }
 
     /// The numbers of the units; `None` if everything may have been read.
-    pub fn units(&self) -> Option<&[u32]> {
-        self.units.as_deref()
+    pub fn units(&self) -> Option<impl Iterator<Item = u32>> {
+        self.stretches.as_ref().map(Stretches::units)
     }
 }
 
@@ -55,7 +87,7 @@ pub struct Written(Vec<u64>);
 pub struct Reads {
     unit_bits: u32,
     /// Units that were read, in order.
-    order: Vec<u32>,
+    order: Stretches,
     /// Units that were read.
     read: Vec<u64>,
     /// Units that were written or erased completely since the device was given.
@@ -85,7 +117,7 @@ impl Reads {
         let words = geometry.size_bytes.div_ceil(unit_bytes).div_ceil(64);
         Reads {
             unit_bits: unit_bytes.trailing_zeros(),
-            order: Vec::with_capacity(64),
+            order: Stretches(Vec::with_capacity(32)),
             read: vec![0; words],
             written: vec![0; words],
             all: AtomicBool::new(false),
@@ -117,12 +149,30 @@ impl Reads {
         if len == 0 {
             return;
         }
-        for unit in at >> self.unit_bits..=(at + len - 1) >> self.unit_bits {
-            let (word, bit) = (unit / 64, 1 << (unit % 64));
-            if (self.read[word] | self.written[word]) & bit == 0 {
-                self.read[word] |= bit;
-                self.order.push(unit as u32);
+        let (first, last) = (at >> self.unit_bits, (at + len - 1) >> self.unit_bits);
+        for word in first / 64..=last / 64 {
+            let mut new = word_mask(word, first, last) & !(self.read[word] | self.written[word]);
+            self.read[word] |= new;
+            while new != 0 {
+                self.order.push((word * 64) as u32 + new.trailing_zeros());
+                new &= new - 1;
             }
+        }
+    }
+
+    /// Notes that what an examination of another disk has read was read of this one too; false if
+    /// that is not known, or not known in the same units.
+    #[must_use]
+    pub fn note_set(&mut self, set: &ReadSet) -> bool {
+        match &set.stretches {
+            Some(stretches) if set.unit_bytes == 1 << self.unit_bits => {
+                for (first, count) in &stretches.0 {
+                    let (at, len) = (*first as usize, *count as usize);
+                    self.note_read(at << self.unit_bits, len << self.unit_bits);
+                }
+                true
+            }
+            _ => false,
         }
     }
 
@@ -147,7 +197,7 @@ impl Reads {
         if self.all.load(Ordering::Relaxed) {
             return ReadSet::everything();
         }
-        ReadSet::of_units(1 << self.unit_bits, self.order)
+        ReadSet { unit_bytes: 1 << self.unit_bits, stretches: Some(self.order) }
     }
 }
 
@@ -156,12 +206,12 @@ mod tests {
     use super::*;
 
     fn units(reads: Reads) -> Option<Vec<u32>> {
-        reads.into_set().units().map(<[u32]>::to_vec)
+        reads.into_set().units().map(Iterator::collect)
     }
 
     #[test]
     fn the_first_reading_of_each_unit_counts() {
-        let mut reads = Reads::new(&Geometry::flash(4096, 16, 512));
+        let mut reads = Reads::new(&Geometry::flash(4096, 64, 512));
         reads.note_read(130, 1);
         reads.note_read(0, 64);
         reads.note_read(63, 2);
@@ -172,7 +222,7 @@ mod tests {
 
     #[test]
     fn what_was_overwritten_completely_tells_nothing() {
-        let mut reads = Reads::new(&Geometry::flash(4096, 16, 512));
+        let mut reads = Reads::new(&Geometry::flash(4096, 64, 512));
         reads.note_written(64, 128);
         reads.note_written(200, 100);
         reads.note_read(0, 512);
@@ -181,6 +231,29 @@ mod tests {
         let mut fresh = reads.for_fresh_copy();
         fresh.note_read(64, 64);
         assert_eq!(units(fresh), Some(vec![0, 3, 4, 5, 6, 7, 1]));
+    }
+
+    #[test]
+    fn a_reading_over_several_words_notes_each_unit_once() {
+        let mut reads = Reads::new(&Geometry::flash(1 << 14, 16, 512));
+        reads.note_read(63 * 16, 16);
+        reads.note_read(60 * 16, 140 * 16);
+        let rest = (60..63).chain(64..200);
+        assert_eq!(units(reads), Some([63].into_iter().chain(rest).collect()));
+    }
+
+    #[test]
+    fn what_another_examination_read_is_read_in_its_order() {
+        let geometry = Geometry::flash(4096, 64, 512);
+        let mut other = Reads::new(&geometry);
+        other.note_read(640, 128);
+        other.note_read(0, 64);
+        let mut reads = Reads::new(&geometry);
+        reads.note_read(704, 64);
+        assert!(reads.note_set(&other.into_set()));
+        assert!(!reads.note_set(&ReadSet::everything()));
+        assert!(!reads.note_set(&ReadSet::of_units(16, [1])));
+        assert_eq!(units(reads), Some(vec![11, 10, 0]));
     }
 
     #[test]
@@ -193,7 +266,7 @@ mod tests {
 
     #[test]
     fn units_fit_every_geometry() {
-        for (read_bytes, unit_bytes) in [(1, 64), (16, 64), (512, 512), (4096, 2048), (96, 128)] {
+        for (read_bytes, unit_bytes) in [(1, 16), (16, 16), (512, 512), (4096, 2048), (96, 128)] {
             let geometry = Geometry { read_bytes, ..Geometry::disk(1 << 20) };
             assert_eq!(Reads::new(&geometry).into_set().unit_bytes(), unit_bytes);
         }

@@ -23,6 +23,10 @@ pub struct Questions {
 }
 
 impl Questions {
+    /// The digest of the tree and nothing else.
+    pub const VIEW: Questions =
+        Questions { tree: false, repaired: false, recheck: None, usable: false, checker: false };
+
     /// The tree and nothing else.
     pub const TREE: Questions =
         Questions { tree: true, repaired: false, recheck: None, usable: false, checker: false };

@@ -18,8 +18,12 @@ use crate::image::Image;
 /// One answer of so many is verified: on littlefs this costs less than a hundredth of the time.
 const VERIFIED_EVERY: u64 = 512;
 
-/// Units that are kept at most (a unit takes 32 bytes: 128 MiB); then the memo starts anew.
-const UNITS_MAX: usize = 4 << 20;
+/// Units that are kept at most (a unit takes 16 bytes: 128 MiB); then the memo starts anew.
+const UNITS_MAX: usize = 8 << 20;
+
+fn missing() -> HarnessFault {
+    HarnessFault::new("examining disks", "fewer facts than disks came back")
+}
 
 /// How a memo was used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,11 +32,18 @@ pub struct MemoCounts {
     pub examined: u64,
     /// Disks that were answered from the memo.
     pub answered: u64,
-    /// Answers that were compared with an examination.
+    /// Answers that were compared with an examination; also those to parts of one.
     pub verified: u64,
     /// Examinations that contradicted the memo, by their facts or by what they read: the file system
     /// is not deterministic, or reads what it does not tell. The memo is off from the first one on.
     pub refuted: u64,
+}
+
+/// How often something was asked, and what became of it.
+#[derive(Debug, Default)]
+struct Tally {
+    examined: AtomicU64,
+    answered: AtomicU64,
 }
 
 /// Facts by what was read, for each set of questions.
@@ -42,8 +53,9 @@ pub struct Memo {
     verified_every: u64,
     units_max: usize,
     off: AtomicBool,
-    examined: AtomicU64,
-    answered: AtomicU64,
+    images: Tally,
+    /// Of [`Memo::look`].
+    looks: Tally,
     verified: AtomicU64,
     refuted: AtomicU64,
 }
@@ -55,8 +67,8 @@ impl Default for Memo {
             verified_every: VERIFIED_EVERY,
             units_max: UNITS_MAX,
             off: AtomicBool::new(false),
-            examined: AtomicU64::new(0),
-            answered: AtomicU64::new(0),
+            images: Tally::default(),
+            looks: Tally::default(),
             verified: AtomicU64::new(0),
             refuted: AtomicU64::new(0),
         }
@@ -85,8 +97,8 @@ impl Memo {
     /// How it was used so far.
     pub fn counts(&self) -> MemoCounts {
         MemoCounts {
-            examined: self.examined.load(Ordering::Relaxed),
-            answered: self.answered.load(Ordering::Relaxed),
+            examined: self.images.examined.load(Ordering::Relaxed),
+            answered: self.images.answered.load(Ordering::Relaxed),
             verified: self.verified.load(Ordering::Relaxed),
             refuted: self.refuted.load(Ordering::Relaxed),
         }
@@ -102,24 +114,71 @@ impl Memo {
         disks: &[Image],
         questions: &Questions,
     ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
+        if let [disk] = disks {
+            return Ok(vec![self.examine_one(examiner, disk, questions)?]);
+        }
         let mut facts: Vec<Option<Arc<Facts>>> =
             disks.iter().map(|disk| self.known(disk, questions)).collect();
         let mut wanted = Vec::new();
         for (index, known) in facts.iter().enumerate() {
-            if known.is_none() || self.is_verified_next() {
+            if known.is_none() || self.is_verified_next(&self.images) {
                 wanted.push(index);
             }
         }
         if !wanted.is_empty() {
             let batch: Vec<Image> = wanted.iter().map(|index| disks[*index].clone()).collect();
-            let found = examiner.examine(&batch, questions)?;
+            let found = examiner.examine_knowing(&batch, questions, self)?;
             for ((index, disk), found) in wanted.into_iter().zip(&batch).zip(found) {
-                self.learn(disk, questions, facts[index].as_deref(), &found);
+                self.learn(disk, questions, &self.images, facts[index].as_deref(), &found);
                 facts[index] = Some(found);
             }
         }
-        let missing = || HarnessFault::new("examining disks", "fewer facts than disks came back");
         facts.into_iter().collect::<Option<Vec<_>>>().ok_or_else(missing)
+    }
+
+    /// As [`Memo::examine`] of one disk.
+    fn examine_one(
+        &self,
+        examiner: &dyn Examine,
+        disk: &Image,
+        questions: &Questions,
+    ) -> Result<Arc<Facts>, HarnessFault> {
+        self.answer(disk, questions, &self.images, || {
+            let found = examiner.examine_knowing(std::slice::from_ref(disk), questions, self)?;
+            found.into_iter().next().ok_or_else(missing)
+        })
+    }
+
+    /// What mounting a disk shows that an examination has made of the one it examines: it is known,
+    /// or `look` finds it out and tells everything that it reads.
+    ///
+    /// # Errors
+    /// As `look`.
+    pub(crate) fn look(
+        &self,
+        disk: &Image,
+        look: impl FnOnce() -> Result<Arc<Facts>, HarnessFault>,
+    ) -> Result<Arc<Facts>, HarnessFault> {
+        self.answer(disk, &Questions::VIEW, &self.looks, look)
+    }
+
+    /// Answers if it can, and otherwise learns what `find_out` finds.
+    fn answer(
+        &self,
+        disk: &Image,
+        questions: &Questions,
+        tally: &Tally,
+        find_out: impl FnOnce() -> Result<Arc<Facts>, HarnessFault>,
+    ) -> Result<Arc<Facts>, HarnessFault> {
+        let known = self.known(disk, questions);
+        if let Some(known) = &known
+            && !self.is_verified_next(tally)
+        {
+            return Ok(Arc::clone(known));
+        }
+        let found = find_out()?;
+        self.learn(disk, questions, tally, known.as_deref(), &found);
+        Ok(found)
     }
 
     fn known(&self, disk: &Image, questions: &Questions) -> Option<Arc<Facts>> {
@@ -131,8 +190,8 @@ impl Memo {
     }
 
     /// Counts an answer; whether it is one of those that are verified.
-    fn is_verified_next(&self) -> bool {
-        let number = self.answered.fetch_add(1, Ordering::Relaxed);
+    fn is_verified_next(&self, tally: &Tally) -> bool {
+        let number = tally.answered.fetch_add(1, Ordering::Relaxed);
         self.verified_every > 0 && number.is_multiple_of(self.verified_every)
     }
 
@@ -141,6 +200,7 @@ impl Memo {
         &self,
         disk: &Image,
         questions: &Questions,
+        tally: &Tally,
         answer: Option<&Facts>,
         found: &Arc<Facts>,
     ) {
@@ -151,7 +211,7 @@ impl Memo {
             }
             return;
         }
-        self.examined.fetch_add(1, Ordering::Relaxed);
+        tally.examined.fetch_add(1, Ordering::Relaxed);
         let Some(units) = found.read.units() else { return };
         if self.off.load(Ordering::Relaxed) {
             return;

@@ -59,6 +59,20 @@ pub trait Examine {
         questions: &Questions,
     ) -> Result<Vec<Arc<Facts>>, HarnessFault>;
 
+    /// As [`Examine::examine`]. An examination that makes other disks of the one it examines (by
+    /// interrupting recovery, say) may ask the memo about them.
+    ///
+    /// # Errors
+    /// As [`Examine::examine`].
+    fn examine_knowing(
+        &self,
+        disks: &[Image],
+        questions: &Questions,
+        _memo: &Memo,
+    ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
+        self.examine(disks, questions)
+    }
+
     /// How many disks are best examined at once. One for a library in this process; a guest or a pool
     /// of loop devices says more.
     fn batch_disks(&self) -> usize {

@@ -4,10 +4,12 @@
 //! contents it reads the same unit next. So the examinations so far form a tree: a node says which
 //! unit is read next, its branches what that unit holds, and a leaf has the answer. Runs of units
 //! without a branch are one node. Finding an answer takes as many comparisons as the examination has
-//! read units, and every unit that was read is compared: nothing is left to chance but the collision
-//! of 128-bit digests, by which whole images are compared everywhere.
+//! read stretches of the disk, and every unit that was read is compared: units of [`CELL_BYTES`] byte
+//! by byte; of larger ones nothing is left to chance but the collision of 128-bit digests, by which
+//! whole images are compared everywhere.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use fathom_core::Digest;
 
@@ -15,6 +17,11 @@ use crate::image::Image;
 
 /// Domain of the digests of units: they are compared with nothing else.
 const DOMAIN_UNIT: u64 = 0;
+
+/// Bytes that stand for what a unit holds: its own bytes if it has so few, otherwise their digest.
+const CELL_BYTES: usize = 16;
+
+type Cell = [u8; CELL_BYTES];
 
 /// Answers of one kind of examination.
 #[derive(Debug)]
@@ -32,7 +39,7 @@ pub(super) struct NotDeterministic;
 #[derive(Debug)]
 struct Node<A> {
     /// What is read first here, with what it must hold.
-    run: Vec<(u32, Digest)>,
+    run: Run,
     then: Then<A>,
 }
 
@@ -40,19 +47,92 @@ struct Node<A> {
 enum Then<A> {
     Answer(A),
     /// The next unit, and the nodes by what it holds.
-    Branch(u32, HashMap<Digest, usize>),
+    Branch(u32, HashMap<Cell, usize, BuildHasherDefault<CellHasher>>),
+}
+
+/// Units that are read one after the other, with what they hold.
+#[derive(Debug, Default)]
+struct Run {
+    /// Neighbouring units: the first one, and how many.
+    stretches: Vec<(u32, u32)>,
+    /// What they hold.
+    cells: Vec<Cell>,
+}
+
+impl Run {
+    fn push(&mut self, unit: u32, cell: Cell) {
+        match self.stretches.last_mut() {
+            Some((first, count)) if *first + *count == unit => *count += 1,
+            _ => self.stretches.push((unit, 1)),
+        }
+        self.cells.push(cell);
+    }
+
+    /// The stretches with what they hold.
+    fn stretches(&self) -> impl Iterator<Item = (u32, &[Cell])> {
+        let mut cells = self.cells.as_slice();
+        self.stretches.iter().map(move |(first, count)| {
+            let (now, later) = cells.split_at(*count as usize);
+            cells = later;
+            (*first, now)
+        })
+    }
+
+    fn units(&self) -> impl Iterator<Item = (u32, Cell)> {
+        self.stretches().flat_map(|(first, cells)| (first..).zip(cells.iter().copied()))
+    }
+}
+
+impl Extend<(u32, Cell)> for Run {
+    fn extend<T: IntoIterator<Item = (u32, Cell)>>(&mut self, units: T) {
+        units.into_iter().for_each(|(unit, cell)| self.push(unit, cell));
+    }
+}
+
+impl FromIterator<(u32, Cell)> for Run {
+    fn from_iter<T: IntoIterator<Item = (u32, Cell)>>(units: T) -> Run {
+        let mut run = Run::default();
+        run.extend(units);
+        run
+    }
+}
+
+/// Mixes the bytes of one cell; the map compares the cells themselves.
+#[derive(Default)]
+struct CellHasher(u64);
+
+impl Hasher for CellHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for part in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
+            // 2⁶⁴ divided by the golden ratio; the map looks at both ends of the product.
+            let product = u128::from(self.0 ^ u64::from_le_bytes(word)) * 0x9e37_79b9_7f4a_7c15;
+            self.0 = (product >> 64) as u64 ^ product as u64;
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// What a unit holds; the last one of a disk may be shorter than the others.
-fn digest(image: &Image, unit_bytes: usize, unit: u32) -> Option<Digest> {
+fn cell(image: &Image, unit_bytes: usize, unit: u32) -> Option<Cell> {
     let at = unit as usize * unit_bytes;
     let len = image.size().checked_sub(at)?.min(unit_bytes);
+    if len <= CELL_BYTES {
+        let mut bytes = [0; CELL_BYTES];
+        image.read(at, &mut bytes[..len]);
+        return Some(bytes);
+    }
     let held = image.slice(at, len).map(|bytes| Digest::of(DOMAIN_UNIT, bytes));
-    held.or_else(|| {
+    let held = held.unwrap_or_else(|| {
         let mut bytes = vec![0; len];
         image.read(at, &mut bytes);
-        Some(Digest::of(DOMAIN_UNIT, &bytes))
-    })
+        Digest::of(DOMAIN_UNIT, &bytes)
+    });
+    Some(held.0.to_le_bytes())
 }
 
 impl<A> Trie<A> {
@@ -75,19 +155,32 @@ impl<A> Trie<A> {
     pub(super) fn find(&self, image: &Image) -> Option<&A> {
         let mut node = self.nodes.first()?;
         loop {
-            for (unit, holds) in &node.run {
-                if digest(image, self.unit_bytes, *unit)? != *holds {
-                    return None;
-                }
+            if !node.run.stretches().all(|(first, cells)| self.holds(image, first, cells)) {
+                return None;
             }
             match &node.then {
                 Then::Answer(answer) => return Some(answer),
                 Then::Branch(unit, branches) => {
-                    let next = branches.get(&digest(image, self.unit_bytes, *unit)?)?;
+                    let next = branches.get(&cell(image, self.unit_bytes, *unit)?)?;
                     node = &self.nodes[*next];
                 }
             }
         }
+    }
+
+    /// Whether neighbouring units hold this.
+    fn holds(&self, image: &Image, first: u32, cells: &[Cell]) -> bool {
+        let (at, len) = (first as usize * self.unit_bytes, size_of_val(cells));
+        if self.unit_bytes == CELL_BYTES && at + len <= image.size() {
+            let mut wanted = cells.as_flattened();
+            return image.slices(at, len).all(|bytes| {
+                let (now, later) = wanted.split_at(bytes.len());
+                wanted = later;
+                now == bytes
+            });
+        }
+        let mut units = (first..).zip(cells);
+        units.all(|(unit, holds)| cell(image, self.unit_bytes, unit).as_ref() == Some(holds))
     }
 
     /// Adds the answer of an examination of `image` that read `units` in this order.
@@ -97,14 +190,13 @@ impl<A> Trie<A> {
     pub(super) fn insert(
         &mut self,
         image: &Image,
-        units: &[u32],
+        units: impl IntoIterator<Item = u32>,
         answer: A,
     ) -> Result<(), NotDeterministic> {
-        let holds = |unit: &u32| digest(image, self.unit_bytes, *unit).map(|held| (*unit, held));
-        let mut read: &[(u32, Digest)] = &units.iter().filter_map(holds).collect::<Vec<_>>();
-        if read.len() < units.len() {
-            return Err(NotDeterministic);
-        }
+        let holds = |unit| cell(image, self.unit_bytes, unit).map(|held| (unit, held));
+        let read: Option<Vec<(u32, Cell)>> = units.into_iter().map(holds).collect();
+        let read = read.ok_or(NotDeterministic)?;
+        let mut read = read.as_slice();
         if self.nodes.is_empty() {
             self.leaf(read, answer);
             return Ok(());
@@ -112,8 +204,8 @@ impl<A> Trie<A> {
         let mut at = 0;
         loop {
             let run = &self.nodes[at].run;
-            let same = run.iter().zip(read).take_while(|(known, new)| known == new).count();
-            if same < run.len() {
+            let same = run.units().zip(read).take_while(|(known, new)| known == *new).count();
+            if same < run.cells.len() {
                 return self.split(at, same, &read[same..], answer);
             }
             read = &read[same..];
@@ -141,29 +233,34 @@ impl<A> Trie<A> {
         &mut self,
         at: usize,
         same: usize,
-        read: &[(u32, Digest)],
+        read: &[(u32, Cell)],
         answer: A,
     ) -> Result<(), NotDeterministic> {
-        let (unit, held) = self.nodes[at].run[same];
-        let Some(((next, holds), rest)) = read.split_first() else { return Err(NotDeterministic) };
+        let mut after = self.nodes[at].run.units().skip(same);
+        let (Some((unit, held)), Some(((next, holds), rest))) = (after.next(), read.split_first())
+        else {
+            return Err(NotDeterministic);
+        };
         if *next != unit {
             return Err(NotDeterministic);
         }
+        let run: Run = after.collect();
+        let before: Run = self.nodes[at].run.units().take(same).collect();
         let leaf = self.leaf(rest, answer);
         let (holds, below) = (*holds, self.nodes.len());
         let node = &mut self.nodes[at];
-        let run = node.run.split_off(same + 1);
-        node.run.pop();
-        let branch = Then::Branch(unit, HashMap::from([(held, below), (holds, leaf)]));
+        node.run = before;
+        let branch = Then::Branch(unit, HashMap::from_iter([(held, below), (holds, leaf)]));
         let then = std::mem::replace(&mut node.then, branch);
         self.nodes.push(Node { run, then });
         Ok(())
     }
 
-    fn leaf(&mut self, read: &[(u32, Digest)], answer: A) -> usize {
-        // The node itself, its branch and its answer count as much as two units.
-        self.units += read.len() + 2;
-        self.nodes.push(Node { run: read.to_vec(), then: Then::Answer(answer) });
+    fn leaf(&mut self, read: &[(u32, Cell)], answer: A) -> usize {
+        // The node itself, its branch and its answer count as much as eight units.
+        self.units += read.len() + 8;
+        let run = read.iter().copied().collect();
+        self.nodes.push(Node { run, then: Then::Answer(answer) });
         self.nodes.len() - 1
     }
 }
@@ -176,7 +273,11 @@ mod tests {
     const UNIT_BYTES: usize = 64;
 
     fn disk(units: &[u8]) -> Image {
-        let bytes: Vec<u8> = units.iter().flat_map(|byte| [*byte; UNIT_BYTES]).collect();
+        disk_of(units, UNIT_BYTES)
+    }
+
+    fn disk_of(units: &[u8], unit_bytes: usize) -> Image {
+        let bytes: Vec<u8> = units.iter().flat_map(|byte| vec![*byte; unit_bytes]).collect();
         Image::from_bytes(&bytes, Erased::Zeros)
     }
 
@@ -185,9 +286,9 @@ mod tests {
         let mut trie = Trie::new(UNIT_BYTES);
         assert_eq!(trie.find(&disk(&[0; 4])), None);
         // Unit 0 says where to go on.
-        trie.insert(&disk(&[1, 7, 0, 0]), &[0, 1], 'a').unwrap();
-        trie.insert(&disk(&[2, 7, 8, 0]), &[0, 2], 'b').unwrap();
-        trie.insert(&disk(&[2, 7, 9, 5]), &[0, 2, 3], 'c').unwrap();
+        trie.insert(&disk(&[1, 7, 0, 0]), [0, 1], 'a').unwrap();
+        trie.insert(&disk(&[2, 7, 8, 0]), [0, 2], 'b').unwrap();
+        trie.insert(&disk(&[2, 7, 9, 5]), [0, 2, 3], 'c').unwrap();
         assert_eq!(trie.find(&disk(&[1, 7, 3, 3])), Some(&'a'));
         assert_eq!(trie.find(&disk(&[2, 0, 8, 1])), Some(&'b'));
         assert_eq!(trie.find(&disk(&[2, 1, 9, 5])), Some(&'c'));
@@ -200,14 +301,18 @@ mod tests {
     fn what_reads_something_else_after_the_same_is_refused() {
         let mut trie = Trie::new(UNIT_BYTES);
         let image = disk(&[1, 2, 3, 4]);
-        trie.insert(&image, &[0, 1, 2], 'a').unwrap();
+        trie.insert(&image, [0, 1, 2], 'a').unwrap();
         for units in [&[0, 2][..], &[0, 1], &[0, 1, 2, 3], &[0, 1, 9]] {
-            assert_eq!(trie.insert(&image, units, 'b'), Err(NotDeterministic), "{units:?}");
+            assert_eq!(
+                trie.insert(&image, units.to_vec(), 'b'),
+                Err(NotDeterministic),
+                "{units:?}"
+            );
         }
-        trie.insert(&disk(&[1, 5, 3, 4]), &[0, 1, 3], 'c').unwrap();
+        trie.insert(&disk(&[1, 5, 3, 4]), [0, 1, 3], 'c').unwrap();
         let other = disk(&[1, 6, 3, 4]);
-        assert_eq!(trie.insert(&other, &[0, 3], 'd'), Err(NotDeterministic));
-        assert_eq!(trie.insert(&image, &[0, 1, 2], 'a'), Ok(()));
+        assert_eq!(trie.insert(&other, [0, 3], 'd'), Err(NotDeterministic));
+        assert_eq!(trie.insert(&image, [0, 1, 2], 'a'), Ok(()));
         assert_eq!(trie.find(&image), Some(&'a'));
     }
 
@@ -215,26 +320,48 @@ mod tests {
     /// that differs in any other has it.
     #[test]
     fn every_unit_that_was_read_decides() {
-        let units = [5, 0, 3, 6];
-        let mut trie = Trie::new(UNIT_BYTES);
-        trie.insert(&disk(&[9; 8]), &units, 'a').unwrap();
-        for unit in 0..8 {
-            let mut bytes = [9; 8];
-            bytes[unit] = 8;
-            let found = trie.find(&disk(&bytes));
-            assert_eq!(found.is_none(), units.contains(&(unit as u32)), "unit {unit}");
+        let units = [5, 0, 2, 3, 4];
+        for unit_bytes in [CELL_BYTES, UNIT_BYTES] {
+            let mut trie = Trie::new(unit_bytes);
+            trie.insert(&disk_of(&[9; 8], unit_bytes), units, 'a').unwrap();
+            // The same after the run has been split inside a stretch.
+            trie.insert(&disk_of(&[9, 9, 9, 7, 9, 9, 9, 9], unit_bytes), units, 'b').unwrap();
+            for unit in 0..8 {
+                let mut bytes = [9; 8];
+                bytes[unit] = 8;
+                let found = trie.find(&disk_of(&bytes, unit_bytes));
+                assert_eq!(found.is_none(), units.contains(&(unit as u32)), "unit {unit}");
+                bytes[3] = 7;
+                let found = trie.find(&disk_of(&bytes, unit_bytes));
+                let other = unit != 3 && units.contains(&(unit as u32));
+                assert_eq!(found, if other { None } else { Some(&'b') }, "unit {unit}");
+            }
         }
+    }
+
+    /// Stretches of units may lie in several leaves of an image.
+    #[test]
+    fn long_stretches_are_compared_to_their_end() {
+        let units: Vec<u32> = (0..1000).collect();
+        let mut image = Image::new(1000 * CELL_BYTES, Erased::Ones);
+        let mut trie = Trie::new(CELL_BYTES);
+        trie.insert(&image, units.clone(), 'a').unwrap();
+        assert_eq!(trie.find(&image), Some(&'a'));
+        image.write(1000 * CELL_BYTES - 1, b"x");
+        assert_eq!(trie.find(&image), None);
     }
 
     /// The last unit of a disk that is no multiple of a unit is shorter.
     #[test]
     fn a_short_last_unit_is_compared_too() {
-        let mut image = Image::new(100, Erased::Ones);
-        let mut trie = Trie::new(UNIT_BYTES);
-        trie.insert(&image, &[1], 'a').unwrap();
-        image.write(0, b"x");
-        assert_eq!(trie.find(&image), Some(&'a'));
-        image.write(99, b"x");
-        assert_eq!(trie.find(&image), None);
+        for (unit_bytes, last) in [(UNIT_BYTES, 1), (CELL_BYTES, 6)] {
+            let mut image = Image::new(100, Erased::Ones);
+            let mut trie = Trie::new(unit_bytes);
+            trie.insert(&image, [last], 'a').unwrap();
+            image.write(0, b"x");
+            assert_eq!(trie.find(&image), Some(&'a'));
+            image.write(99, b"x");
+            assert_eq!(trie.find(&image), None);
+        }
     }
 }

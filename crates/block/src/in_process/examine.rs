@@ -14,7 +14,7 @@ use super::{InProcess, device, guarded};
 use crate::backed::{BlockBacked, Mounted};
 use crate::crash::{Bounds, Level, Window};
 use crate::disks::{
-    Checked, Examine, Facts, Interrupted, Questions, Recheck, SubjectFailure, Trouble, View,
+    Checked, Examine, Facts, Interrupted, Memo, Questions, Recheck, SubjectFailure, Trouble, View,
 };
 use crate::image::Image;
 use crate::reads::{ReadSet, Reads};
@@ -26,7 +26,17 @@ impl Examine for InProcess<'_> {
         disks: &[Image],
         questions: &Questions,
     ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
-        disks.iter().map(|disk| examine(self.0, disk, questions).map(Arc::new)).collect()
+        disks.iter().map(|disk| examine(self.0, disk, questions, None).map(Arc::new)).collect()
+    }
+
+    fn examine_knowing(
+        &self,
+        disks: &[Image],
+        questions: &Questions,
+        memo: &Memo,
+    ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
+        let known = |disk| examine(self.0, disk, questions, Some(memo)).map(Arc::new);
+        disks.iter().map(known).collect()
     }
 }
 
@@ -34,9 +44,10 @@ fn examine(
     subject: &dyn BlockBacked,
     disk: &Image,
     questions: &Questions,
+    memo: Option<&Memo>,
 ) -> Result<Facts, HarnessFault> {
     let start = Instant::now();
-    let mut examination = Examination::new(subject, disk, questions);
+    let mut examination = Examination::new(subject, disk, questions, memo);
     let mut facts = examination.look()?;
     if questions.repaired {
         facts.repaired = Some(examination.repair()?);
@@ -87,6 +98,8 @@ struct Examination<'a> {
     subject: &'a dyn BlockBacked,
     disk: &'a Image,
     questions: &'a Questions,
+    /// Knows what disks show that are made of this one.
+    memo: Option<&'a Memo>,
     /// `None` once something was read that was not noted.
     reads: Option<Reads>,
     /// What the first look showed.
@@ -99,10 +112,11 @@ impl<'a> Examination<'a> {
         subject: &'a dyn BlockBacked,
         disk: &'a Image,
         questions: &'a Questions,
+        memo: Option<&'a Memo>,
     ) -> Examination<'a> {
         let reads = Some(Reads::new(&subject.geometry()));
         let (tree, digest) = (Arc::default(), Digest::default());
-        Examination { subject, disk, questions, reads, tree, digest }
+        Examination { subject, disk, questions, memo, reads, tree, digest }
     }
 
     fn forget_reads(&mut self) {
@@ -139,6 +153,24 @@ impl<'a> Examination<'a> {
             self.finish(mounted.power_off());
             tree
         }))
+    }
+
+    /// The digest of what a disk shows that was made of the examined one. Many examinations make the
+    /// same disk, or one that differs only where nobody looks: then the memo knows it.
+    fn view_again(&mut self, disk: &Image) -> Result<Result<Digest, Errno>, Stop> {
+        let Some(memo) = self.memo else {
+            return Ok(self.view(disk)?.map(|tree| tree.digest()));
+        };
+        let facts =
+            memo.look(disk, || examine(self.subject, disk, &Questions::VIEW, None).map(Arc::new))?;
+        if !self.reads.as_mut().is_some_and(|reads| reads.note_set(&facts.read)) {
+            self.forget_reads();
+        }
+        match &facts.view {
+            Ok(view) => Ok(Ok(view.digest)),
+            Err(SubjectFailure::Mount(errno)) => Ok(Err(*errno)),
+            Err(SubjectFailure::Panic(message)) => Err(Trouble::Panic(message.clone()).into()),
+        }
     }
 
     /// The first look.
@@ -217,8 +249,8 @@ impl<'a> Examination<'a> {
             self.finish(mounted.power_off());
             facts.capacity_bytes = Some(used?);
         } else if changed {
-            let again = self.view(&unmounted)?.map_err(Trouble::MountsOnce)?;
-            if again.digest() != self.digest {
+            let again = self.view_again(&unmounted)?.map_err(Trouble::MountsOnce)?;
+            if again != self.digest {
                 return Err(Trouble::RemountChanges.into());
             }
         }
@@ -237,13 +269,11 @@ impl<'a> Examination<'a> {
         let torn: &[Level] = &[Level::Linear, Level::Torn];
         for level in if recheck.torn { torn } else { &[Level::Linear] } {
             let _ = level.enumerator(&Bounds::default()).visit(window, &mut |_, disk| {
-                wrong = match self.view(disk) {
-                    Ok(Ok(again)) if again.digest() == self.digest => {
-                        return ControlFlow::Continue(());
-                    }
+                wrong = match self.view_again(disk) {
+                    Ok(Ok(again)) if again == self.digest => return ControlFlow::Continue(()),
                     Ok(Ok(_)) => Err(Trouble::Interrupted(Interrupted::OtherTree).into()),
                     Ok(Err(_)) => Err(Trouble::Interrupted(Interrupted::Unmountable).into()),
-                    Err(fault) => Err(fault.into()),
+                    Err(stop) => Err(stop),
                 };
                 ControlFlow::Break(())
             });
