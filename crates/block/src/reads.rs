@@ -163,7 +163,7 @@ impl Reads {
     /// Notes that what an examination of another disk has read was read of this one too; false if
     /// that is not known, or not known in the same units.
     #[must_use]
-    pub fn note_set(&mut self, set: &ReadSet) -> bool {
+    pub(crate) fn note_set(&mut self, set: &ReadSet) -> bool {
         match &set.stretches {
             Some(stretches) if set.unit_bytes == 1 << self.unit_bits => {
                 for (first, count) in &stretches.0 {
