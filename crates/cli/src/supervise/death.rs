@@ -69,7 +69,8 @@ impl Death {
 }
 
 /// Said of a journal that this program did not write.
-const NO_RECORD: &str = "the journal of the worker cannot be read: an operation is damaged";
+pub(super) const NO_RECORD: &str =
+    "the journal of the worker cannot be read: an operation is damaged";
 
 /// Tells how a campaign ended.
 pub(crate) struct Teller<'a> {

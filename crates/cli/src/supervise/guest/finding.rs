@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use fathom_core::{Activity, Op, Violation};
 use fathom_engine::crash::{Event, Script};
 use fathom_record::{Evidence, Finding, Kept, Known, Run, RunDirectory};
 use fathom_subjects::supervise::LaneState;
 use serde_json::{Value, json};
 
-use super::super::death::Death;
+use super::super::death::{Death, NO_RECORD};
 use super::super::output::shown;
 use super::round::Round;
 use crate::args::{Cli, Command};
@@ -211,16 +211,16 @@ fn finding(round: &Round<'_>, violation: Violation, lane: Option<LaneState>) -> 
     let (subject, activity) =
         lane.as_ref().map_or((0, Activity::SettingUp), |lane| (lane.subject, lane.activity));
     let mut finding = if let Some(source) = about.sources.get(subject) {
-        let ops = records.iter().map(|record| serde_json::from_slice::<Op>(record));
-        source.last_words(&ops.collect::<Result<Vec<_>, _>>()?, violation).record()
+        let ops: Option<Vec<Op>> = records.iter().map(|record| Op::unpack(record)).collect();
+        source.last_words(&ops.context(NO_RECORD)?, violation).record()
     } else if let Some(source) = &about.crash {
-        let events = records.iter().map(|record| serde_json::from_slice::<Event>(record));
+        let events: Option<_> = records.iter().map(|record| Event::unpack(record)).collect();
         let how = match &violation {
             Violation::KernelReport { title, .. } => title.clone(),
             Violation::Died { how } => how.clone(),
             other => other.class().to_owned(),
         };
-        source.last_words(events.collect::<Result<_, _>>().map(Script)?, &how).record()
+        source.last_words(Script(events.context(NO_RECORD)?), &how).record()
     } else {
         anyhow::bail!(
             "the guest died before the campaign began; its console says:\n{}",
