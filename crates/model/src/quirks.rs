@@ -5,7 +5,7 @@
 //! system. All values but the largest link counts were measured on Linux 6.18, with small loop-mounted
 //! file systems.
 
-use fathom_core::flags::FallocateMode;
+use fathom_core::flags::{FallocateMode, RenameFlags};
 use serde::{Deserialize, Serialize};
 
 /// Named differences. The default is what most Linux file systems do.
@@ -46,6 +46,23 @@ pub struct Quirks {
     pub fallocate_allocate: bool,
     /// The other modes that work; the rest is `EOPNOTSUPP`.
     pub fallocate_modes: FallocateMode,
+    /// The flags of `renameat2` that work; with another one it is `EINVAL` (ext2 and most small file
+    /// systems: only `RENAME_NOREPLACE`; ocfs2: none).
+    pub rename_flags: RenameFlags,
+    /// `link` works, else `EPERM` (FAT: an entry is the file).
+    pub hard_links: bool,
+    /// `symlink` works, else `EPERM` (FAT).
+    pub symlinks: bool,
+    /// `mknod` makes FIFOs, sockets and devices, else `EPERM` (FAT).
+    pub special_files: bool,
+    /// Numbers of devices have 8 bits each, then `EINVAL` (minix, udf: `old_valid_dev`).
+    pub device_numbers_small: bool,
+    /// Attributes `user.*` can be kept, else `EOPNOTSUPP` (not on nilfs2, minix, udf, FAT).
+    pub user_xattrs: bool,
+    /// The same of `trusted.*`.
+    pub trusted_xattrs: bool,
+    /// `copy_file_range` works, else `EINVAL` (minix: it cannot splice).
+    pub copy_range: bool,
     /// Whiteouts can be made, by `RENAME_WHITEOUT` (else `EINVAL`) and by `mknod` (else `EPERM`): not
     /// on overlayfs, which makes them itself.
     pub whiteouts: bool,
@@ -60,6 +77,8 @@ pub struct Quirks {
     // Behaviour.
     /// `SEEK_DATA` and `SEEK_HOLE` take a negative offset as 0 (btrfs). Elsewhere `ENXIO`.
     pub seek_negative_is_zero: bool,
+    /// What the entries of a listing say of their types (`d_type`).
+    pub entry_types: EntryTypes,
     /// A `chown` to neither a user nor a group does nothing (FUSE: it has nothing to tell the server).
     /// Elsewhere setuid and setgid go.
     pub chown_nothing_ignored: bool,
@@ -101,6 +120,8 @@ pub struct Quirks {
     pub statfs_slack_bytes: u64,
     /// The free inodes that `statfs` tells are exactly those that are not in use, while no file is open.
     pub statfs_counts_files: bool,
+    /// The longest name that `statfs` tells (minix 60; FAT 1530, in bytes of any encoding).
+    pub statfs_name_bytes: u32,
     /// What `SEEK_DATA` and `SEEK_HOLE` find inside a file can be compared with the model's (only where
     /// the model itself is served). Elsewhere a hole becomes data when a page of it is mapped or read
     /// or its edge is zeroed, and lseek(2) allows to report no holes at all.
@@ -125,6 +146,9 @@ pub struct Quirks {
     pub hole_bytes_max: u64,
     /// Longest name that is used; what longer ones give is not specified.
     pub name_bytes_max: u32,
+    /// Only lower-case letters, digits, `-`, `_` and a dot inside are used in names: others are refused
+    /// or fold into each other (FAT: fs/fat/namei_vfat.c `vfat_is_used_badchars`).
+    pub names_portable: bool,
     /// With `O_APPEND`, a write behind the end of the file stays there. See docs/FOUND_BUGS.md.
     pub append_behind_end_stays: bool,
     /// A write of no bytes behind the end of a file makes the file longer. See docs/FOUND_BUGS.md.
@@ -144,6 +168,18 @@ pub struct Quirks {
     pub nodev: bool,
     /// mount(8) `noexec`: `access` with `X_OK` to a regular file is `EACCES`.
     pub noexec: bool,
+}
+
+/// What a listing says of the types of its entries; getdents(2): "not all filesystems" do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EntryTypes {
+    /// Every type.
+    All,
+    /// Those of `.` and `..` alone, which the kernel adds (`dir_emit_dots`: jfs, udf).
+    Dots,
+    /// None (minix, reiserfs).
+    None,
 }
 
 impl Default for Quirks {
@@ -166,11 +202,22 @@ impl Default for Quirks {
                 | FallocateMode::FALLOC_FL_COLLAPSE_RANGE
                 | FallocateMode::FALLOC_FL_INSERT_RANGE
                 | FallocateMode::FALLOC_FL_UNSHARE_RANGE,
+            rename_flags: RenameFlags::RENAME_NOREPLACE
+                | RenameFlags::RENAME_EXCHANGE
+                | RenameFlags::RENAME_WHITEOUT,
+            hard_links: true,
+            symlinks: true,
+            special_files: true,
+            device_numbers_small: false,
+            user_xattrs: true,
+            trusted_xattrs: true,
+            copy_range: true,
             whiteouts: true,
             tmpfile: true,
             direct: true,
             direct_align_bytes: 512,
             seek_negative_is_zero: false,
+            entry_types: EntryTypes::All,
             chown_nothing_ignored: false,
             fallocate_privileges_vary: false,
             rename_not_empty_exists: false,
@@ -183,6 +230,7 @@ impl Default for Quirks {
             statfs_comparable: false,
             statfs_slack_bytes: 0,
             statfs_counts_files: false,
+            statfs_name_bytes: 255,
             segments_comparable: false,
             modes_not_kept: false,
             without_vfs: false,
@@ -190,6 +238,7 @@ impl Default for Quirks {
             rename_never_replaces: false,
             hole_bytes_max: i64::MAX as u64,
             name_bytes_max: 255,
+            names_portable: false,
             append_behind_end_stays: false,
             empty_write_extends: false,
             protected_hardlinks: false,
@@ -219,12 +268,24 @@ const PROFILES: &[(&str, &str)] = profiles![
     "ext4-1k",
     "xfs",
     "btrfs",
+    "f2fs",
+    "jfs",
+    "nilfs2",
+    "reiserfs",
+    "gfs2",
+    "ocfs2",
+    "minix",
+    "udf",
+    "vfat",
+    "exfat",
+    "ntfs3",
     "overlay",
     "overlay-ext2-1k",
     "overlay-ext4",
     "overlay-ext4-1k",
     "overlay-xfs",
     "overlay-btrfs",
+    "overlay-f2fs",
     "overlay-generic",
     "fuse",
     "reffs",

@@ -32,6 +32,9 @@ impl Model {
         if len == 0 {
             return Ok(0);
         }
+        if !self.quirks().copy_range {
+            return Err(Errno::EINVAL);
+        }
         let len = self.writable_bytes(to_offset as u64, len)?;
         self.drop_privileges(target.ino)?;
         let (from_start, to_start) = (from_offset as u64, to_offset as u64);

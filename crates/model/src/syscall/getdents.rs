@@ -3,10 +3,14 @@
 use fathom_core::{Errno, FsBytes, Kind, Outcome, Payload, Slot};
 
 use super::Model;
+use crate::quirks::EntryTypes;
 
 /// The position of a directory of which everything was listed. Another number elsewhere: see
 /// [`Model::unspecified`].
 pub(super) const END_OF_DIRECTORY: i64 = i64::MAX;
+
+/// The letter of an entry whose type the listing does not tell (`DT_UNKNOWN`).
+const UNKNOWN_TYPE: char = '?';
 
 impl Model {
     /// All entries with `.` and `..`, from the first on; the return value is their number.
@@ -23,10 +27,16 @@ impl Model {
         self.seek(slot, END_OF_DIRECTORY);
         let listed = self.volume.entries(file.ino, 0)?;
         self.volume.note_access(file.ino);
+        let (named, dots) = match self.quirks().entry_types {
+            EntryTypes::All => (true, true),
+            EntryTypes::Dots => (false, true),
+            EntryTypes::None => (false, false),
+        };
+        let letter = |kind: Kind, told: bool| if told { kind.letter() } else { UNKNOWN_TYPE };
         let mut entries: Vec<(FsBytes, char)> =
-            listed.into_iter().map(|entry| (entry.name, entry.kind.letter())).collect();
-        entries.push((FsBytes::from("."), Kind::Dir.letter()));
-        entries.push((FsBytes::from(".."), Kind::Dir.letter()));
+            listed.into_iter().map(|entry| (entry.name, letter(entry.kind, named))).collect();
+        entries.push((FsBytes::from("."), letter(Kind::Dir, dots)));
+        entries.push((FsBytes::from(".."), letter(Kind::Dir, dots)));
         entries.sort();
         Ok(Outcome { result: Ok(entries.len() as u64), payload: Payload::Entries(entries) })
     }
@@ -56,6 +66,22 @@ mod tests {
         let expected = [("-", '-'), (".", 'd'), ("..", 'd'), ("d", 'd'), ("l", 'l')];
         let expected = expected.map(|(name, letter)| (FsBytes::from(name), letter)).to_vec();
         assert_eq!(outcome, Outcome { result: Ok(5), payload: Payload::Entries(expected) });
+    }
+
+    #[test]
+    fn types_that_are_not_told() {
+        for (entry_types, dot, named) in [
+            (EntryTypes::Dots, 'd', '?'),
+            (EntryTypes::None, '?', '?'),
+            (EntryTypes::All, 'd', '-'),
+        ] {
+            let mut m = model_with(crate::Quirks { entry_types, ..crate::Quirks::default() });
+            given(&mut m, &[file("f", 0o644), open(0, ".", OpenFlags::empty())]);
+            let outcome = m.execute(&Op::Getdents { slot: 0 });
+            let expected = [(".", dot), ("..", dot), ("f", named)];
+            let expected = expected.map(|(name, letter)| (FsBytes::from(name), letter)).to_vec();
+            assert_eq!(outcome.payload, Payload::Entries(expected));
+        }
     }
 
     #[test]

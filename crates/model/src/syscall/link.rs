@@ -15,7 +15,7 @@ impl Model {
         let name = self.free_name(&place, false)?;
         self.may_linkat(ino)?;
         self.may_create(place.dir)?;
-        if self.volume.attr(ino)?.kind == Kind::Dir {
+        if !self.quirks().hard_links || self.volume.attr(ino)?.kind == Kind::Dir {
             return Err(Errno::EPERM);
         }
         self.volume.link(ino, place.dir, name)?;
@@ -83,6 +83,13 @@ mod tests {
         let mut m = model_with(Quirks { link_max: 2, ..Quirks::default() });
         given(&mut m, &[file("f", 0o644), link("f", "a")]);
         check(&mut m, &[(link("f", "b"), Err(E::EMLINK)), (link("f", "a"), Err(E::EEXIST))]);
+    }
+
+    #[test]
+    fn without_hard_links() {
+        let mut m = model_with(Quirks { hard_links: false, ..Quirks::default() });
+        given(&mut m, &[file("f", 0o644)]);
+        check(&mut m, &[(link("f", "b"), Err(E::EPERM)), (link("f", "f"), Err(E::EEXIST))]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use fathom_core::{Errno, FsPath, Kind, Mode};
 
 use super::Model;
 use crate::volume::NewNode;
+use fathom_core::plain::FILE_MODE;
 
 impl Model {
     pub(super) fn mknod(
@@ -22,9 +23,14 @@ impl Model {
             NewNode::Char(..) | NewNode::Block(..) => self.current.identity.is_privileged(),
             _ => true,
         };
-        if !allowed {
+        let is_special = !matches!(node, NewNode::File);
+        if !allowed || is_special && !self.quirks().special_files {
             return Err(Errno::EPERM);
         }
+        if self.quirks().device_numbers_small && (dev.0 > 255 || dev.1 > 255) && is_special {
+            return Err(Errno::EINVAL);
+        }
+        let mode = if self.quirks().modes_not_kept { FILE_MODE } else { mode };
         let mode = self.creation_mode(place.dir, mode, 0o7777)?;
         self.volume.make(&self.current.identity, place.dir, name, node, mode)?;
         Ok(0)

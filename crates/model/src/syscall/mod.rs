@@ -33,6 +33,7 @@ mod readlink;
 mod rename;
 mod resolve;
 mod rmdir;
+mod small;
 mod stat;
 mod state;
 mod statfs;

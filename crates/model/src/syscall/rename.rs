@@ -48,7 +48,8 @@ impl Model {
             return Ok(0);
         }
         self.may_rename(&source, to.dir, target.as_ref(), flags)?;
-        if flags.contains(WHITEOUT) && !self.quirks().whiteouts {
+        let known = self.quirks().rename_flags.contains(flags);
+        if !known || flags.contains(WHITEOUT) && !self.quirks().whiteouts {
             return Err(Errno::EINVAL);
         }
         let renamed =
@@ -271,6 +272,18 @@ mod tests {
             given(&mut m, &[file("d/f", 0o644), rename("d/f", "x", 4)]);
             assert_eq!(attr(&m, "d/f").gid, gid, "{profile}");
         }
+        let mut small = model_with(Quirks { rename_flags: NOREPLACE, ..Quirks::default() });
+        given(&mut small, &[file("f", 0o644), file("g", 0o644)]);
+        check(
+            &mut small,
+            &[
+                (rename("f", "x", 4), Err(E::EINVAL)),
+                (rename("f", "g", 2), Err(E::EINVAL)),
+                (rename("f", "nope", 2), Err(E::ENOENT)),
+                (rename("f", "f", 2), Ok(0)),
+                (rename("f", "x", 1), Ok(0)),
+            ],
+        );
         let mut overlay = model_with(Quirks::profile("overlay").unwrap());
         given(&mut overlay, &[file("f", 0o644)]);
         check(

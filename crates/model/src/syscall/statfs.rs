@@ -1,6 +1,6 @@
 //! statfs(2), fstatfs(2): fs/statfs.c.
 
-use fathom_core::{Errno, Outcome, Payload, Target};
+use fathom_core::{Errno, Outcome, Payload, Statfs, Target};
 
 use super::Model;
 use super::resolve::Follow;
@@ -11,7 +11,8 @@ impl Model {
             Target::Path(path) | Target::Link(path) => self.resolve(path, Follow::Yes)?,
             Target::Slot(slot) => self.file_or_path(*slot)?.ino,
         };
-        Ok(Outcome::with(Payload::Statfs(self.volume.statfs())))
+        let name_bytes_max = u64::from(self.quirks().statfs_name_bytes);
+        Ok(Outcome::with(Payload::Statfs(Statfs { name_bytes_max, ..self.volume.statfs() })))
     }
 }
 

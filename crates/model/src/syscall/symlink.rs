@@ -17,6 +17,9 @@ impl Model {
         let place = self.resolve_parent(path)?;
         let name = self.free_name(&place, false)?;
         self.may_create(place.dir)?;
+        if !self.quirks().symlinks {
+            return Err(Errno::EPERM);
+        }
         if target.as_bytes().len() > self.quirks().symlink_bytes_max as usize {
             return Err(Errno::ENAMETOOLONG);
         }

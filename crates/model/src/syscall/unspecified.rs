@@ -32,7 +32,8 @@ impl Model {
     /// Why the result of a call says nothing about a file system, if so. The model does have an
     /// answer, but another one is not wrong.
     pub fn unspecified(&self, op: &Op) -> Option<&'static str> {
-        if let Some(why) = self.unspecified_for_library(op) {
+        let small = self.unspecified_on_small(op);
+        if let Some(why) = self.unspecified_for_library(op).or(small) {
             return Some(why);
         }
         match op {

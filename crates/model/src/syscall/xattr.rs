@@ -59,7 +59,7 @@ impl Model {
         }
         let ino = self.target(target)?;
         self.may_change_xattr(ino, name)?;
-        handler(name)?;
+        handler(self.quirks(), name)?;
         // Before it looks for the attribute (btrfs_setxattr).
         if name.as_bytes().len() as u64 + value.len > u64::from(self.quirks().xattr_bytes_max) {
             return Err(Errno::ENOSPC);
@@ -80,7 +80,7 @@ impl Model {
         check_name(name)?;
         let ino = self.target(target)?;
         self.xattr_permission(ino, name, Mask::READ)?;
-        handler(name)?;
+        handler(self.quirks(), name)?;
         let value = self.volume.getxattr(ino, name.as_bytes())?;
         let value = value.as_bytes();
         match len {
@@ -114,7 +114,7 @@ impl Model {
         check_name(name)?;
         let ino = self.target(target)?;
         self.may_change_xattr(ino, name)?;
-        handler(name)?;
+        handler(self.quirks(), name)?;
         self.volume.removexattr(ino, name.as_bytes())?;
         Ok(0)
     }
@@ -175,8 +175,14 @@ fn check_name(name: &FsBytes) -> Result<(), Errno> {
 }
 
 /// `xattr_resolve_name`: the namespace must be known, and something must follow it.
-fn handler(name: &FsBytes) -> Result<(), Errno> {
-    if matches!(Namespace::of(name), Namespace::System | Namespace::Unknown) {
+fn handler(quirks: &Quirks, name: &FsBytes) -> Result<(), Errno> {
+    let is_known = match Namespace::of(name) {
+        Namespace::User => quirks.user_xattrs,
+        Namespace::Trusted => quirks.trusted_xattrs,
+        Namespace::Security => true,
+        Namespace::System | Namespace::Unknown => false,
+    };
+    if !is_known {
         return Err(Errno::EOPNOTSUPP);
     }
     match PREFIXES.iter().any(|(prefix, _)| *prefix == name.as_bytes()) {
@@ -278,6 +284,21 @@ mod tests {
             (set(at("f"), "foo.bar", 1, 0), Err(E::EACCES)),
             (get(at("f"), "user.a", 1), Err(E::ENODATA)),
             (Op::Listxattr { target: at("f"), len: 0 }, Ok(11)),
+        ];
+        check(&mut m, &table);
+    }
+
+    #[test]
+    fn namespaces_that_a_file_system_does_not_keep() {
+        let mut m = model_with(Quirks { user_xattrs: false, ..Quirks::default() });
+        given(&mut m, &[file("f", 0o644)]);
+        let table = [
+            (set(at("f"), "user.a", 1, 0), Err(E::EOPNOTSUPP)),
+            (set(at("f"), "user.", 1, 0), Err(E::EOPNOTSUPP)),
+            (get(at("f"), "user.a", 1), Err(E::EOPNOTSUPP)),
+            (remove(at("f"), "user.a"), Err(E::EOPNOTSUPP)),
+            (set(at("f"), "trusted.a", 1, 0), Ok(0)),
+            (Op::Listxattr { target: at("f"), len: 0 }, Ok(10)),
         ];
         check(&mut m, &table);
     }

@@ -7,7 +7,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,6 +18,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::loop_device::LoopDevice;
 use super::recipe::{Program, Recipe};
 use crate::error::SubjectError;
 use crate::supervise::process::ends_with_us;
@@ -62,7 +63,13 @@ impl Image {
             Ok(memory)
         };
         let memory = make().map_err(SubjectError::io("make an image in", "memory"))?;
-        let output = run(format, &memory, &RunningProgram::default())?;
+        let output = match format.on_device {
+            true => {
+                let device = LoopDevice::attach(&memory)?;
+                run(format, &memory, Some(device.path()), &RunningProgram::default())?
+            }
+            false => run(format, &memory, None, &RunningProgram::default())?,
+        };
         if !output.status.success() {
             return Err(SubjectError::Format {
                 command: format.text(),
@@ -196,7 +203,7 @@ impl Image {
         let path = format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(&self.memory));
         let readable = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
             .map_err(|errno| SubjectError::io("read an image in", "memory")(errno.into()))?;
-        run(program, &readable, running)
+        run(program, &readable, None, running)
     }
 
     /// Goes through the memory in ascending order, without touching its holes.
@@ -280,11 +287,12 @@ impl RunningProgram {
     }
 }
 
-/// Runs a program on an image. The image is its standard input, so that no path of ours has to be
-/// visible to it. It ends when we do.
+/// Runs a program on a device, or on an image that is its standard input, so that no path of ours has to
+/// be visible to it. It ends when we do.
 fn run(
     program: &Program,
     image: &OwnedFd,
+    device: Option<&Path>,
     running: &RunningProgram,
 ) -> Result<Output, SubjectError> {
     let (name, arguments) = program.command.split_first().ok_or_else(|| {
@@ -295,7 +303,7 @@ fn run(
     let mut command = Command::new(find(name, &format!("{path}:{SBIN}")));
     command
         .args(arguments)
-        .arg("/proc/self/fd/0")
+        .arg(device.unwrap_or(Path::new("/proc/self/fd/0")))
         .envs(&program.variables)
         .env("LC_ALL", "C")
         .stdin(Stdio::from(stdin))

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 
-use fathom_core::flags::FallocateMode;
+use fathom_core::flags::{FallocateMode, RenameFlags};
 use fathom_model::{Config, Quirks};
 use rustix::fs::{Mode, OFlags, StatFs};
 
@@ -41,6 +41,8 @@ struct Ext {
     extents: bool,
     huge_files: bool,
     attribute_inodes: bool,
+    /// Served by fs/ext2 and not by fs/ext4.
+    own_driver: bool,
 }
 
 impl KernelSubject {
@@ -49,19 +51,29 @@ impl KernelSubject {
     /// # Errors
     /// If it does not answer, or contradicts itself.
     pub fn measure(&self) -> Result<Measured, SubjectError> {
-        let base = self.backend.base.as_ref().expect("a mounted file system");
+        let base = self.base.as_ref().expect("a mounted file system");
         let statfs = rustix::fs::fstatfs(base).map_err(|errno| failed(errno.into()))?;
         let block_bytes = block_bytes(&statfs)?;
-        let format = match (statfs.f_type, &self.backend.disk) {
+        let format = match (statfs.f_type, &self.disk) {
             (libc::EXT4_SUPER_MAGIC, Some(disk)) => {
                 let mut superblock = [0; SUPERBLOCK_BYTES];
                 rustix::io::pread(disk.image.memory(), &mut superblock, SUPERBLOCK_AT)
                     .map_err(|errno| failed(errno.into()))?;
-                Format::Ext(Ext::read(&superblock, block_bytes)?)
+                let ext = Ext::read(&superblock, block_bytes)?;
+                Format::Ext(Ext { own_driver: self.is_own_ext2(), ..ext })
             }
             _ => format_of(&statfs, base.as_fd())?,
         };
         Ok(Measured { block_bytes, format })
+    }
+
+    /// Whether fs/ext2 serves it: fs/ext4 has a directory in sysfs for every device.
+    fn is_own_ext2(&self) -> bool {
+        let name = self.device().and_then(Path::file_name);
+        let ext4 = Path::new("/sys/fs/ext4");
+        self.recipe.fs_type == "ext2"
+            && Path::new("/sys/fs").is_dir()
+            && name.is_some_and(|name| !ext4.join(name).exists())
     }
 }
 
@@ -71,7 +83,7 @@ impl Measured {
     ///
     /// # Errors
     /// If it does not answer.
-    pub(crate) fn of_directory(dir: &Path) -> Result<Option<Measured>, SubjectError> {
+    pub fn of_directory(dir: &Path) -> Result<Option<Measured>, SubjectError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = rustix::fs::openat(rustix::fs::CWD, dir, flags, Mode::empty());
         let open = open.map_err(|errno| SubjectError::io("open", dir)(errno.into()))?;
@@ -154,6 +166,7 @@ impl Ext {
             extents: incompat & 0x40 != 0,
             huge_files: ro_compat & 0x8 != 0,
             attribute_inodes: incompat & 0x400 != 0,
+            own_driver: false,
         })
     }
 
@@ -180,6 +193,17 @@ impl Ext {
             true => u32::MAX,
             false => quirks.xattr_total_bytes_sure + in_inode,
         };
+        if self.own_driver {
+            // ext2_rename() knows one flag, ext2_file_operations has no fallocate(), ext2_max_size() is
+            // also the limit of the VFS, and seconds have 32 bits.
+            quirks.rename_flags = RenameFlags::RENAME_NOREPLACE;
+            quirks.fallocate_modes = FallocateMode::empty();
+            quirks.fallocate_privileges_vary = false;
+            quirks.vfs_file_bytes_max = quirks.file_bytes_max;
+            quirks.time_sec_max = i64::from(i32::MAX);
+            // It has no SEEK_HOLE: what lies in a large hole would have to be read to be compared.
+            quirks.hole_bytes_max = 64 << 20;
+        }
         if self.inode_bytes <= 128 {
             quirks.time_sec_max = i64::from(i32::MAX);
         }
@@ -265,7 +289,8 @@ mod tests {
     }
 
     fn ext(extents: bool) -> Ext {
-        Ext { inode_bytes: 256, extents, huge_files: extents, attribute_inodes: false }
+        let (attribute_inodes, own_driver) = (false, false);
+        Ext { inode_bytes: 256, extents, huge_files: extents, attribute_inodes, own_driver }
     }
 
     #[test]
@@ -299,6 +324,9 @@ mod tests {
         let quirks = limited("ext4", 4096, Format::Ext(old));
         assert_eq!((quirks.xattr_total_bytes_sure, quirks.xattr_total_bytes_max), (4060, 4060));
         assert_eq!(quirks.time_sec_max, 2_147_483_647);
+        let own = limited("ext2-1k", 1024, Format::Ext(Ext { own_driver: true, ..ext(false) }));
+        assert_eq!(own.vfs_file_bytes_max, 17_247_252_480);
+        assert_eq!(own.rename_flags, RenameFlags::RENAME_NOREPLACE);
         let mapped = Ext { extents: false, ..ext(true) };
         assert!(!limited("ext4", 4096, Format::Ext(mapped)).fallocate_allocate);
     }

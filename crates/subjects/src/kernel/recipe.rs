@@ -36,6 +36,8 @@ pub struct Recipe {
     pub profile: String,
     /// Known differences that the recipe itself gives, as TOML.
     pub quirks: Option<String>,
+    /// Parts of what it logs while all is well: not taken for complaints.
+    pub log_ignored: Vec<String>,
     /// What is mounted on top of it and then used.
     pub layer: Option<Layer>,
     /// So much is left of the space of the new file system; all of it by default.
@@ -51,6 +53,8 @@ pub struct Program {
     pub variables: BTreeMap<String, String>,
     /// Debian package with the program.
     pub package: String,
+    /// Whether it wants a block device with a path; else it gets the image itself.
+    pub on_device: bool,
 }
 
 impl Program {
@@ -94,7 +98,7 @@ pub struct Options {
 }
 
 /// The recipes that come with Fathom, in the order in which they are listed.
-const FILES: [&str; 14] = [
+const FILES: [&str; 21] = [
     include_str!("../../profiles/kernel/tmpfs.toml"),
     include_str!("../../profiles/kernel/ext2.toml"),
     include_str!("../../profiles/kernel/ext3.toml"),
@@ -105,9 +109,16 @@ const FILES: [&str; 14] = [
     include_str!("../../profiles/kernel/f2fs.toml"),
     include_str!("../../profiles/kernel/jfs.toml"),
     include_str!("../../profiles/kernel/nilfs2.toml"),
+    include_str!("../../profiles/kernel/reiserfs.toml"),
+    include_str!("../../profiles/kernel/gfs2.toml"),
+    include_str!("../../profiles/kernel/ocfs2.toml"),
+    include_str!("../../profiles/kernel/bcachefs.toml"),
     include_str!("../../profiles/kernel/vfat.toml"),
     include_str!("../../profiles/kernel/exfat.toml"),
+    include_str!("../../profiles/kernel/ntfs3.toml"),
     include_str!("../../profiles/kernel/minix.toml"),
+    include_str!("../../profiles/kernel/hfsplus.toml"),
+    include_str!("../../profiles/kernel/udf.toml"),
     include_str!("../../profiles/kernel/overlay.toml"),
 ];
 
@@ -136,6 +147,8 @@ struct Written {
     #[serde(default)]
     freezes: bool,
     #[serde(default)]
+    log_ignored: Vec<String>,
+    #[serde(default)]
     can_be_upper: bool,
     format: Option<WrittenProgram>,
     check: Option<WrittenProgram>,
@@ -148,6 +161,8 @@ struct Written {
 struct WrittenProgram {
     command: String,
     package: String,
+    #[serde(default)]
+    on_device: bool,
     #[serde(default)]
     variables: BTreeMap<String, String>,
     #[serde(default)]
@@ -264,6 +279,7 @@ impl Written {
             options: self.mount_options,
             removed_entries: self.removed_entries,
             freezes: self.freezes,
+            log_ignored: self.log_ignored,
             checker,
             layer: None,
             space_bytes: None,
@@ -291,7 +307,8 @@ impl Written {
 impl WrittenProgram {
     fn into_program(self) -> Program {
         let command = self.command.split_whitespace().map(str::to_owned).collect();
-        Program { command, variables: self.variables, package: self.package }
+        let WrittenProgram { variables, package, on_device, .. } = self;
+        Program { command, variables, package, on_device }
     }
 }
 
