@@ -18,6 +18,12 @@ pub enum GuestError {
         /// What was typed.
         name: String,
     },
+    /// The tree has no kernel yet.
+    #[error("no kernel was built from {tree}: `fathom guest build --source {tree}`", tree = .tree.display())]
+    NotBuilt {
+        /// The directory.
+        tree: PathBuf,
+    },
     /// The package is missing.
     #[error("Debian's kernel is not installed: apt-get install user-mode-linux")]
     NoDebianKernel,

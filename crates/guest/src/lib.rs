@@ -11,6 +11,7 @@
 //! * [`keeper`]: the process between us and the guest, with [`confine`] (what the guest may do on the
 //!   host) and `answer` (what it is told instead).
 //! * [`report`]: what a kernel says about its end.
+//! * [`kernels`]: builds kernels, and keeps them in the user's cache.
 //! * [`init`]: the first process in a guest; [`modules`]: how it loads modules.
 
 mod answer;
@@ -22,6 +23,7 @@ pub mod init;
 pub mod job;
 pub mod keeper;
 pub mod kernel;
+pub mod kernels;
 pub mod modules;
 mod private;
 pub mod report;
@@ -61,7 +63,8 @@ pub fn take_over() -> Option<i32> {
 /// The kernel of Debian's package `user-mode-linux`.
 const DEBIAN: &str = "/usr/bin/linux.uml";
 
-/// Finds the kernel that a name means: `debian`, or the path of a kernel file.
+/// Finds the kernel that a name means: `debian`, the path of a kernel file, a version that was built
+/// (`6.12`, `6.12-debug`), or the tree that one was built from.
 ///
 /// # Errors
 /// If there is no such kernel, or it is none.
@@ -76,6 +79,12 @@ pub fn resolve(name: &str) -> Result<Kernel> {
     let path = Path::new(name);
     if path.is_file() {
         return kernel::probe(path);
+    }
+    if let Some(path) = kernels::Cache::of_user().ok().and_then(|cache| cache.find(name)) {
+        return kernel::probe(&path);
+    }
+    if path.is_dir() {
+        return Err(GuestError::NotBuilt { tree: path.to_owned() });
     }
     Err(GuestError::UnknownKernel { name: name.to_owned() })
 }
