@@ -39,7 +39,7 @@ pub(crate) struct Cli {
     pub(crate) memory_max: Option<u64>,
 
     /// Run the command in a kernel of its own: debian, a built version, a source tree, a kernel's path
-    #[arg(long, global = true, value_name = "KERNEL")]
+    #[arg(long, global = true, value_name = "KERNEL", hide_short_help = true)]
     pub(crate) guest: Option<String>,
 
     /// Seed of the guest's kernel [default: that of the command]
@@ -86,13 +86,15 @@ pub(crate) enum Command {
     Known(KnownCommand),
     /// Show a run that was made earlier: as text, as an HTML page, as JSON
     Report(ReportArgs),
+    /// Kernels of our own, as ordinary processes: build, list, remove, bisect
+    Guest(crate::command::guest::GuestArgs),
     /// What there is to check and to check with, and what this machine has of it
     List(ListArgs),
     /// Print the configuration of `check` or `crash`: commented TOML with every default
     Config(ConfigArgs),
 }
 
-#[derive(Clone, Debug, Args)]
+#[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     /// dir:PATH, fuse:COMMAND, model, reffs, or a kernel file system: see `fathom list subjects`
     pub(crate) subject: String,
@@ -313,6 +315,10 @@ pub(crate) struct ReplayArgs {
     /// A call that takes longer hangs
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     pub(crate) deadline: Duration,
+    /// For `git bisect run`: builds a tree given with --guest; exit 0 if it is not shown, 1 if it is, 125 if
+    /// that cannot be found out
+    #[arg(long, requires = "guest")]
+    pub(crate) bisect: bool,
 }
 
 #[derive(Debug, Args)]

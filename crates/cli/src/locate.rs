@@ -13,7 +13,7 @@ use fathom_engine::crash::finding::StoredCrash;
 pub(crate) fn locate(what: &str, out: &Path, full: bool) -> Result<Trace> {
     let path = Path::new(what);
     if path.is_file() {
-        return not_empty(read_trace(path)?, what);
+        return Ok(read_trace(path)?);
     }
     if design_finding(what, out).is_some() {
         bail!(
@@ -22,15 +22,7 @@ pub(crate) fn locate(what: &str, out: &Path, full: bool) -> Result<Trace> {
         );
     }
     let name = if full { "trace.jsonl" } else { "minimal.jsonl" };
-    not_empty(read_trace(&finding_dir(what, out)?.join(name))?, what)
-}
-
-/// A trace without operations shows nothing, whatever is done with it.
-fn not_empty(trace: Trace, what: &str) -> Result<Trace> {
-    if trace.steps.is_empty() {
-        bail!("{what} has no operation in it: it says nothing");
-    }
-    Ok(trace)
+    Ok(read_trace(&finding_dir(what, out)?.join(name))?)
 }
 
 /// The directory of a finding, if it is one of `fathom crash`.

@@ -26,7 +26,7 @@ use mimalloc::MiMalloc;
 
 use args::{Cli, Command};
 use command::Ending;
-use supervise::{is_campaign, output, worker};
+use supervise::{is_campaign, output, watch, worker};
 use text::say;
 
 /// States are made by one thread and dropped by another. The allocator of glibc takes a lock for that,
@@ -42,10 +42,7 @@ fn main() -> ExitCode {
     if let Some(code) = fathom_guest::take_over() {
         return ExitCode::from(code as u8);
     }
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(refused) => return refuse(&refused),
-    };
+    let cli = Cli::parse();
     match supervised(&cli) {
         Ok(code) => code,
         Err(error) => {
@@ -63,36 +60,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says what is wrong with the arguments (or the help, which is no error).
-fn refuse(refused: &clap::Error) -> ExitCode {
-    // If nobody reads there is nobody to tell.
-    let _ = refused.print();
-    if !refused.use_stderr() {
-        return ExitCode::SUCCESS;
-    }
-    if wants_json() {
-        let text = refused.render().to_string();
-        // Up to the first empty line: what is wrong, without how the program is called.
-        let lines: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).collect();
-        let text = lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
-        let _ = text::print_json(&serde_json::json!({
-            "error": text.trim_start_matches("error: "),
-            "complete": false,
-        }));
-    }
-    ExitCode::from(2)
-}
-
-/// Whether whoever typed arguments that cannot be understood wanted one JSON value on the output; that
-/// of `cover` may go to a file.
-fn wants_json() -> bool {
-    let words: Vec<_> = std::env::args_os().skip(1).take_while(|word| word != "--").collect();
-    let Some(at) = words.iter().position(|word| word == "--json") else { return false };
-    let next_is_value =
-        words.get(at + 1).is_some_and(|next| !next.as_encoded_bytes().starts_with(b"-"));
-    !(next_is_value && words.iter().any(|word| word == "cover"))
-}
-
 /// Runs the command, a campaign in a worker.
 fn supervised(cli: &Cli) -> Result<ExitCode> {
     if let Some(number) = cli.worker {
@@ -100,6 +67,12 @@ fn supervised(cli: &Cli) -> Result<ExitCode> {
     }
     if cli.in_guest {
         worker::attach_in_guest()?;
+    }
+    if let (Some(Command::Replay(args)), Some(kernel), false) =
+        (&cli.command, &cli.guest, cli.in_guest)
+        && args.bisect
+    {
+        return command::guest::bisect_step(&args.what, kernel, &cli.out, cli.json.is_some());
     }
     // Who only asks for a list may stand in a directory that is gone.
     let out = match is_campaign(cli) {
@@ -118,14 +91,10 @@ fn supervised(cli: &Cli) -> Result<ExitCode> {
     if is_supervisor {
         // The supervisor touches neither the subject nor the output directory before it has to: both
         // may hang.
-        match SignalSource::new().and_then(|signals| supervise::run(cli, &out, &signals)) {
+        match SignalSource::new().and_then(|signals| watch::run(cli, &out, signals)) {
             Ok(code) => return Ok(code),
             Err(error) => say!("fathom: no supervisor, going on without: {error}"),
         }
-    }
-    if let Some(Command::Check(args)) = &cli.command {
-        // Already the look for a place to write may touch the subject, and it may not answer.
-        command::check::announce(args);
     }
     let _made = match is_campaign(cli) {
         true => Some(worker::watched(Activity::SettingUp, || output::prepare(cli, &out))?),
@@ -174,7 +143,8 @@ fn run(cli: &Cli, out: &Path) -> Result<Ending> {
         Some(Command::Snapshot(args)) => command::snapshot::run(&args.action, json),
         Some(Command::Known(args)) => command::known::run(&args.action, out, json),
         Some(Command::Report(args)) => command::report::run(args, out, json),
-        Some(Command::List(args)) => command::list::run(args.what, json),
+        Some(Command::Guest(args)) => command::guest::run(&args.action, out, json),
+        Some(Command::List(args)) => command::list::run(args.what, cli.guest.as_deref(), json),
         Some(Command::Config(args)) => command::config::run(args.of, json),
     }
 }

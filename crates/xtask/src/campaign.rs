@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use serde_json::Value;
 
-use crate::shell;
+use crate::{guest_campaign, shell};
 
 /// The campaigns.
 #[derive(Clone, Copy, ValueEnum)]
@@ -19,6 +19,9 @@ pub(crate) enum Name {
     /// Every mutant, in process, through FUSE, and served by another process: found; the unmutated
     /// model never accused
     Mutants,
+    /// Every file system of the kernel that FATHOM_GUEST_KERNEL names (6.12), in guests, so many minutes each;
+    /// goes on where it was interrupted
+    GuestFilesystems,
     /// 200 runs killed at random moments leave no mount, no device, no file, no process (root)
     Kills,
 }
@@ -33,6 +36,7 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
         Name::Hosts => hosts(),
         Name::Kernel => kernel(minutes),
         Name::Mutants => mutants(),
+        Name::GuestFilesystems => guest_campaign::run(minutes, &fathom),
         Name::Kills => {
             let test = ["test", "--release", "--quiet", "--package", "fathom", "--test", "kills"];
             shell::run(shell::cargo().args(test).env("FATHOM_KILLS", KILLS))

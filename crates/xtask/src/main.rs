@@ -5,6 +5,7 @@
 mod bench;
 mod bpf;
 mod campaign;
+mod guest_campaign;
 mod setup;
 mod shell;
 mod test;

@@ -1,10 +1,12 @@
 //! `fathom list`: what there is, what it needs, and whether this machine has it.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use fathom_designs::catalog;
 use fathom_engine::generate::Call;
+use fathom_guest::Kernel;
 use fathom_model::{Mutant, Quirks};
 use fathom_subjects::catalogue::{Disk, Mutants, Need, Offers, Purpose, Row};
+use fathom_subjects::kernel::version;
 use fathom_subjects::library::faulty;
 use serde_json::{Value, json};
 
@@ -13,9 +15,12 @@ use crate::args::ListWhat;
 use crate::subjects::catalogue;
 use crate::text::{print, print_json, table};
 
-pub(crate) fn run(what: ListWhat, json: bool) -> Result<Ending> {
+/// `kernel` is that of a guest, whose file systems are listed.
+pub(crate) fn run(what: ListWhat, kernel: Option<&str>, json: bool) -> Result<Ending> {
+    let kernel = kernel.map(fathom_guest::resolve).transpose()?;
     match what {
-        ListWhat::Subjects => subjects(json)?,
+        ListWhat::Subjects => subjects(kernel.as_ref(), json)?,
+        _ if kernel.is_some() => bail!("only subjects depend on the kernel of a guest"),
         ListWhat::Mutants => mutants(json)?,
         ListWhat::CrashMutants => crash_mutants(json)?,
         ListWhat::Designs => designs(json)?,
@@ -27,14 +32,39 @@ pub(crate) fn run(what: ListWhat, json: bool) -> Result<Ending> {
     Ok(Ending::Clean)
 }
 
-fn subjects(json: bool) -> Result<()> {
+fn subjects(kernel: Option<&Kernel>, json: bool) -> Result<()> {
     let rows = catalogue().rows();
+    let missing = |row: &Row| -> Vec<String> {
+        let needs = row.needs.iter();
+        match kernel {
+            None => needs.filter_map(Need::missing).collect(),
+            Some(kernel) => needs.filter_map(|need| missing_in(kernel, need)).collect(),
+        }
+    };
     if json {
-        return print_json(&rows.iter().map(row_json).collect::<Vec<_>>());
+        let rows = rows.iter().map(|row| row_json(row, missing(row)));
+        return print_json(&rows.collect::<Vec<_>>());
     }
-    let mut lines = vec![["SUBJECT", "FOR", "WHAT", "NEEDS", "HERE"].map(str::to_owned).to_vec()];
-    lines.extend(rows.iter().map(row_cells));
+    let place = if kernel.is_some() { "THERE" } else { "HERE" };
+    let mut lines = vec![["SUBJECT", "FOR", "WHAT", "NEEDS", place].map(str::to_owned).to_vec()];
+    lines.extend(rows.iter().map(|row| row_cells(row, missing(row))));
     Ok(print(&table(&lines))?)
+}
+
+/// What is missing in a guest with this kernel, whose root and programs are the host's.
+fn missing_in(kernel: &Kernel, need: &Need) -> Option<String> {
+    match need {
+        Need::Root => None,
+        Need::Fuse if kernel.file_system("fuse").is_some() => None,
+        Need::Fuse => Some("no FUSE in the kernel".to_owned()),
+        Need::KernelType(fs_type) if kernel.file_system(fs_type).is_some() => None,
+        Need::KernelType(fs_type) => Some(format!("no {fs_type} in the kernel")),
+        Need::Kernel(min, _) => {
+            let have = version(&kernel.release);
+            (have < Some(*min)).then(|| format!("it is {}", kernel.release))
+        }
+        Need::Program { .. } | Need::Feature { .. } => need.missing(),
+    }
 }
 
 /// The commands that there are.
@@ -45,12 +75,8 @@ fn commands(offers: &Offers) -> Vec<&'static str> {
     COMMANDS.into_iter().filter(offered).map(Purpose::name).collect()
 }
 
-fn missing(row: &Row) -> Vec<String> {
-    row.needs.iter().filter_map(Need::missing).collect()
-}
-
-fn row_cells(row: &Row) -> Vec<String> {
-    let here = match missing(row) {
+fn row_cells(row: &Row, missing: Vec<String>) -> Vec<String> {
+    let here = match missing {
         missing if missing.is_empty() => "yes".to_owned(),
         missing => format!("no: {}", missing.join(", ")),
     };
@@ -60,7 +86,7 @@ fn row_cells(row: &Row) -> Vec<String> {
     vec![row.name.clone(), commands, row.about.clone(), needs, here]
 }
 
-fn row_json(row: &Row) -> Value {
+fn row_json(row: &Row, missing: Vec<String>) -> Value {
     let Offers { operations, restore_methods, capabilities, disk, checker, .. } = &row.offers;
     let lacks = COMMANDS.into_iter().filter_map(|purpose| {
         row.offers.lacks(purpose).map(|lacks| (purpose.name().to_owned(), Value::String(lacks)))
@@ -90,7 +116,7 @@ fn row_json(row: &Row) -> Value {
             },
         },
         "needs": row.needs.iter().map(Need::text).collect::<Vec<_>>(),
-        "missing": missing(row),
+        "missing": missing,
     })
 }
 

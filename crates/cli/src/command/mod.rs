@@ -1,6 +1,5 @@
 //! The commands, one file each.
 
-pub(crate) mod again;
 pub(crate) mod check;
 pub(crate) mod config;
 pub(crate) mod cover;
@@ -9,6 +8,7 @@ pub(crate) mod demo;
 pub(crate) mod design;
 pub(crate) mod export;
 pub(crate) mod fsck;
+pub(crate) mod guest;
 pub(crate) mod known;
 pub(crate) mod list;
 pub(crate) mod mount;

@@ -9,7 +9,6 @@ use fathom_core::{
 use fathom_model::{Model, TreeOptions};
 use serde::{Deserialize, Serialize};
 
-use super::evidence::final_claims;
 use super::shrink::Shrinker;
 use super::{Disk, Finding, RunRecord, Stored, TraceConfig, finding_id};
 use crate::check::Plan;
@@ -96,7 +95,6 @@ pub fn investigate(
         minimal = shrinker.shrink(&case.ops()).and_then(Case::of_run).unwrap_or(minimal);
     }
     let (trees, claims) = runner.evidence(&minimal.ops(), &mut minimal.violation)?;
-    expect_answer(&plan.reference, &mut minimal);
     let subject = runner.subject.name();
     let mut minimal_trace = trace(&subject, plan, &signature, minimal.steps.clone());
     minimal_trace.header.claims = claims;
@@ -114,20 +112,6 @@ pub fn investigate(
         sightings: 1,
         complete: true,
     })
-}
-
-/// What answers now one thing and now another is held against the reference: its answer is the one
-/// that a program expects.
-fn expect_answer(reference: &fathom_model::Config, case: &mut Case) {
-    let (Violation::NonDeterministic { .. }, Ok(mut model)) =
-        (&case.violation, Model::new(reference.clone()))
-    else {
-        return;
-    };
-    let answers: Vec<Outcome> = case.steps.iter().map(|step| model.execute(&step.op)).collect();
-    if let (Some(last), Some(answer)) = (case.steps.last_mut(), answers.into_iter().next_back()) {
-        last.expected = Some(answer);
-    }
 }
 
 /// A finding as it was first seen: nothing was run again, nothing is shorter.
@@ -174,7 +158,7 @@ fn expected_trees(plan: &Plan, ops: &[Op]) -> Trees {
     trees
 }
 
-/// A call that never returned, in a process that cannot go on.
+/// A call that never returned: nothing can be run again.
 pub fn hang(subject: &str, plan: &Plan, ops: &[Op], late: Duration) -> Finding {
     let violation = Violation::Hang { seconds: late.as_secs() };
     source(subject, plan).last_words(ops, violation)
@@ -215,8 +199,7 @@ impl FindingSource {
             trees.expected = model.volume().tree(TreeOptions::default());
         }
         let signature = Signature::of(ops.last().unwrap_or(&Op::Remount), &violation);
-        let mut trace = self.trace(&signature, steps);
-        trace.header.claims = final_claims(&violation);
+        let trace = self.trace(&signature, steps);
         let seen = signature.to_string();
         Finding {
             id: finding_id(&self.subject, &signature, ops.iter()),
@@ -230,17 +213,8 @@ impl FindingSource {
             labels: self.labels.clone(),
             disks: Vec::new(),
             sightings: 1,
-            complete: false,
+            complete: true,
         }
-    }
-
-    /// Completes a finding of [`FindingSource::last_words`] that was run again and shrunk to the
-    /// operations `minimal`; `runs` has what each further run ended with.
-    pub fn confirmed(&self, first: Finding, minimal: &[Op], runs: Vec<RunRecord>) -> Finding {
-        let shrunk = self.last_words(minimal, first.violation);
-        let runs = first.runs.into_iter().chain(runs).collect();
-        let (trace, labels) = (first.trace, first.labels);
-        Finding { trace, runs, labels, complete: true, ..shrunk }
     }
 
     fn trace(&self, signature: &Signature, steps: Vec<Step>) -> Trace {
