@@ -94,7 +94,7 @@ pub(crate) enum Command {
     Config(ConfigArgs),
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct CheckArgs {
     /// dir:PATH, fuse:COMMAND, model, reffs, or a kernel file system: see `fathom list subjects`
     pub(crate) subject: String,

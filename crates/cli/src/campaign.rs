@@ -11,10 +11,12 @@ use fathom_core::{Activity, Testbed};
 use fathom_engine::check::call_monitor::OnStuck;
 use fathom_engine::check::finding::investigate::{FindingSource, hang};
 use fathom_engine::{Participant, Report, check_all};
+use fathom_record::{Kept, Known};
 
 use crate::plan::CheckPlan;
-use crate::progress::RunObserver;
+use crate::progress::{KnownArgs, RunObserver};
 use crate::subjects::Spec;
+use crate::supervise::death::keep_last;
 use crate::supervise::output::shown;
 use crate::supervise::worker::{self, About};
 
@@ -45,11 +47,12 @@ pub(crate) fn with_subject<T: Send>(
 pub(crate) fn run_check(
     checked: &CheckPlan,
     out: &Path,
+    known: &KnownArgs,
     observer: &mut RunObserver,
 ) -> Result<Report> {
     let CheckPlan { spec, rivals, plan } = checked;
     let mut plan = plan.clone();
-    plan.on_stuck = on_stuck(checked, out);
+    plan.on_stuck = on_stuck(checked, out, known);
     plan.supervision = worker::supervision();
     describe(checked);
     let times = plan.config.check.times;
@@ -80,21 +83,25 @@ fn describe(checked: &CheckPlan) {
     };
     let rivals = checked.rivals.iter().map(|(spec, reference)| source(spec, reference));
     let sources = [source(&checked.spec, &plan.reference)].into_iter().chain(rivals).collect();
-    worker::describe(&About { sources, ..About::default() });
+    worker::describe(About { sources, ..About::default() });
     let shrink = Duration::from_secs(plan.config.check.shrink_seconds);
     let grace = shrink + plan.explore.deadline * 2 + GRACE;
     worker::limit(plan.explore.deadline, plan.budget.map(|budget| budget + grace));
 }
 
-/// A thread that waits in the kernel cannot be ended: the finding is written, and the program is
-/// left with it.
-fn on_stuck(checked: &CheckPlan, out: &Path) -> OnStuck {
+/// A thread that waits in the kernel cannot be ended: the finding is recorded, and the program is left
+/// with it. For a process without a supervisor.
+fn on_stuck(checked: &CheckPlan, out: &Path, known: &KnownArgs) -> OnStuck {
     let (subject, plan, out) = (checked.spec.to_string(), checked.plan.clone(), out.to_owned());
+    let known = known.path();
     Arc::new(move |ops, late| {
         let finding = hang(&subject, &plan, ops, late);
-        let told = match finding.write(&out) {
-            Ok(dir) => format!("{finding}files:  {}\n", shown(&dir)),
-            Err(error) => format!("{finding}cannot write it: {error}\n"),
+        let known = Known::read(&known).unwrap_or_default();
+        let what = "a call never returned";
+        let told = match keep_last(Some(&out), &out, known, what, Some(&finding.record())) {
+            None | Some(Kept::Known) => "known: counted, not reported\n".to_owned(),
+            Some(Kept::Written(dir)) => format!("{finding}files:  {}\n", shown(&dir)),
+            Some(Kept::NotWritten(error)) => format!("{finding}cannot write it: {error}\n"),
         };
         eprintln!("{told}");
         std::process::exit(1);

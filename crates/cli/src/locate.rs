@@ -13,7 +13,7 @@ use fathom_engine::crash::finding::StoredCrash;
 pub(crate) fn locate(what: &str, out: &Path, full: bool) -> Result<Trace> {
     let path = Path::new(what);
     if path.is_file() {
-        return Ok(read_trace(path)?);
+        return not_empty(read_trace(path)?, what);
     }
     if design_finding(what, out).is_some() {
         bail!(
@@ -22,7 +22,15 @@ pub(crate) fn locate(what: &str, out: &Path, full: bool) -> Result<Trace> {
         );
     }
     let name = if full { "trace.jsonl" } else { "minimal.jsonl" };
-    Ok(read_trace(&finding_dir(what, out)?.join(name))?)
+    not_empty(read_trace(&finding_dir(what, out)?.join(name))?, what)
+}
+
+/// A trace without operations shows nothing, whatever is done with it.
+fn not_empty(trace: Trace, what: &str) -> Result<Trace> {
+    if trace.steps.is_empty() {
+        bail!("{what} has no operation in it: it says nothing");
+    }
+    Ok(trace)
 }
 
 /// The directory of a finding, if it is one of `fathom crash`.

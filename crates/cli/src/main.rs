@@ -26,7 +26,7 @@ use mimalloc::MiMalloc;
 
 use args::{Cli, Command};
 use command::Ending;
-use supervise::{is_campaign, output, watch, worker};
+use supervise::{is_campaign, output, worker};
 use text::say;
 
 /// States are made by one thread and dropped by another. The allocator of glibc takes a lock for that,
@@ -42,7 +42,10 @@ fn main() -> ExitCode {
     if let Some(code) = fathom_guest::take_over() {
         return ExitCode::from(code as u8);
     }
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(refused) => return refuse(&refused),
+    };
     match supervised(&cli) {
         Ok(code) => code,
         Err(error) => {
@@ -58,6 +61,36 @@ fn main() -> ExitCode {
             ExitCode::from(if worker::findings() > 0 { 1 } else { 2 })
         }
     }
+}
+
+/// Says what is wrong with the arguments (or the help, which is no error).
+fn refuse(refused: &clap::Error) -> ExitCode {
+    // If nobody reads there is nobody to tell.
+    let _ = refused.print();
+    if !refused.use_stderr() {
+        return ExitCode::SUCCESS;
+    }
+    if wants_json() {
+        let text = refused.render().to_string();
+        // Up to the first empty line: what is wrong, without how the program is called.
+        let lines: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).collect();
+        let text = lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
+        let _ = text::print_json(&serde_json::json!({
+            "error": text.trim_start_matches("error: "),
+            "complete": false,
+        }));
+    }
+    ExitCode::from(2)
+}
+
+/// Whether whoever typed arguments that cannot be understood wanted one JSON value on the output; that
+/// of `cover` may go to a file.
+fn wants_json() -> bool {
+    let words: Vec<_> = std::env::args_os().skip(1).take_while(|word| word != "--").collect();
+    let Some(at) = words.iter().position(|word| word == "--json") else { return false };
+    let next_is_value =
+        words.get(at + 1).is_some_and(|next| !next.as_encoded_bytes().starts_with(b"-"));
+    !(next_is_value && words.iter().any(|word| word == "cover"))
 }
 
 /// Runs the command, a campaign in a worker.
@@ -91,10 +124,14 @@ fn supervised(cli: &Cli) -> Result<ExitCode> {
     if is_supervisor {
         // The supervisor touches neither the subject nor the output directory before it has to: both
         // may hang.
-        match SignalSource::new().and_then(|signals| watch::run(cli, &out, signals)) {
+        match SignalSource::new().and_then(|signals| supervise::run(cli, &out, &signals)) {
             Ok(code) => return Ok(code),
             Err(error) => say!("fathom: no supervisor, going on without: {error}"),
         }
+    }
+    if let Some(Command::Check(args)) = &cli.command {
+        // Already the look for a place to write may touch the subject, and it may not answer.
+        command::check::announce(args);
     }
     let _made = match is_campaign(cli) {
         true => Some(worker::watched(Activity::SettingUp, || output::prepare(cli, &out))?),

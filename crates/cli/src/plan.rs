@@ -60,7 +60,7 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
     let offered = spec.offers().operations;
     config.weights.retain(|call, _| offered.contains(call.name()));
     let profile = args.profile.clone().map_or_else(|| spec.profile(), Ok)?;
-    let reference = spec.reference(&profile)?;
+    let reference = reference(&spec, &profile, args.dry_run)?;
     let mut plan = Plan::new(args.seed.unwrap_or_else(clock_seed), config, reference);
     plan.explore = exploration(args)?;
     plan.ops_max = args.ops;
@@ -81,7 +81,12 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
         worker::take_budget(&mut plan.budget);
     }
     plan.labels.insert("strategy".to_owned(), plan.explore.strategy.to_string());
-    Ok(CheckPlan { spec, rivals: rivals(&args.against, args.space)?, plan })
+    Ok(CheckPlan { spec, rivals: rivals(args)?, plan })
+}
+
+/// The reference of a subject. Nothing is made for a plan that is only shown.
+fn reference(spec: &Spec, profile: &str, dry_run: bool) -> Result<fathom_model::Config> {
+    Ok(if dry_run { spec.planned_reference(profile)? } else { spec.reference(profile)? })
 }
 
 fn exploration(args: &CheckArgs) -> Result<Exploration> {
@@ -103,14 +108,14 @@ fn exploration(args: &CheckArgs) -> Result<Exploration> {
 }
 
 /// The model always votes; who else does is set up by its own profile.
-fn rivals(against: &[String], space: Option<u64>) -> Result<Vec<(Spec, fathom_model::Config)>> {
+fn rivals(args: &CheckArgs) -> Result<Vec<(Spec, fathom_model::Config)>> {
     let mut rivals = Vec::new();
-    for name in against.iter().filter(|name| *name != "model") {
+    for name in args.against.iter().filter(|name| *name != "model") {
         let mut spec: Spec = name.parse().context("in --against")?;
         if spec.offers().space {
-            spec = spec.with(&Asked { space_bytes: space, ..Asked::default() })?;
+            spec = spec.with(&Asked { space_bytes: args.space, ..Asked::default() })?;
         }
-        let reference = spec.reference(&spec.profile()?)?;
+        let reference = reference(&spec, &spec.profile()?, args.dry_run)?;
         rivals.push((spec, reference));
     }
     Ok(rivals)

@@ -51,6 +51,7 @@ impl RunObserver {
         }
         let directory = RunDirectory::start(out, run, known)
             .with_context(|| format!("cannot write to {}: give another --out", out.display()))?;
+        worker::run_started(out);
         let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(1000) };
         bar.set_style(ProgressStyle::with_template("{spinner} {msg}").expect("constant"));
         Ok(RunObserver { bar, directory, json, told: BTreeSet::new() })
@@ -59,6 +60,11 @@ impl RunObserver {
     /// The run so far.
     pub(crate) fn run(&self) -> &Run {
         self.directory.run()
+    }
+
+    /// Whether findings on this subject are known.
+    pub(crate) fn has_known(&self) -> bool {
+        self.directory.has_known()
     }
 
     /// Ends a run: `change` fills in what is known only now.

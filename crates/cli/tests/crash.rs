@@ -8,12 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use common::{ask, command, scratch};
-
-fn fathom(args: &[&str], dir: &Path) -> (i32, String, String) {
-    let answer = common::ask(args, dir);
-    (answer.code, answer.out, answer.err)
-}
+use common::{ask, command, fathom, scratch};
 
 fn json(args: &[&str], dir: &Path) -> (i32, Value) {
     common::json(&[args, &["--json"]].concat(), dir)

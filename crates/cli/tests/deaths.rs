@@ -6,126 +6,16 @@ mod common;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::running::{Running, is_root, piped, signal, wait_for};
 use common::{ask, json, scratch};
 use serde_json::Value;
 
-/// Every process that a run starts, however far away, inherits this.
-const MARK: &str = "FATHOM_DEATHS";
-
-/// What takes longer on a busy machine has hung.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn fathom() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fathom"));
-    command.env("NO_COLOR", "1").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-/// A running program, killed if the test ends before it.
-struct Running {
-    child: Option<Child>,
-    mark: String,
-}
-
-impl Running {
-    fn start(args: &[&str], dir: &Path) -> Running {
-        static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-        let next = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let mark = format!("{}-{next}", std::process::id());
-        let child = fathom().args(args).current_dir(dir).env(MARK, &mark).process_group(0).spawn();
-        Running { child: Some(child.expect("the program starts")), mark }
-    }
-
-    fn id(&self) -> u32 {
-        self.child.as_ref().expect("it is running").id()
-    }
-
-    /// Everything that the run has started and that is still there, itself included.
-    fn processes(&self) -> Vec<u32> {
-        let mark = format!("{MARK}={}", self.mark);
-        let mut found = Vec::new();
-        for entry in fs::read_dir("/proc").expect("proc(5)").flatten() {
-            let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-            if environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes()) {
-                found.extend(entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
-            }
-        }
-        found
-    }
-
-    /// The process that runs the campaign, once it executes operations.
-    fn worker(&self) -> u32 {
-        let is_worker = |process: &u32| {
-            let parent = format!("/proc/{process}/stat");
-            let stat = fs::read_to_string(parent).unwrap_or_default();
-            let after = stat.rsplit_once(") ").map_or("", |(_, after)| after);
-            let line = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-            after.split(' ').nth(1) == Some(&self.id().to_string())
-                && String::from_utf8_lossy(&line).contains("--worker=")
-        };
-        let found = wait_for(|| self.processes().into_iter().find(is_worker));
-        found.expect("there is a worker")
-    }
-
-    fn wait(mut self) -> Output {
-        let mut child = self.child.take().expect("it is running");
-        // The pipes are read by threads, so that a full one does not stop the program.
-        let read = |stream: Box<dyn std::io::Read + Send>| {
-            std::thread::spawn(move || {
-                let (mut stream, mut bytes) = (stream, Vec::new());
-                let _ = stream.read_to_end(&mut bytes);
-                bytes
-            })
-        };
-        let stdout = read(Box::new(child.stdout.take().expect("piped")));
-        let stderr = read(Box::new(child.stderr.take().expect("piped")));
-        let ended = wait_for(|| child.try_wait().expect("our child"));
-        let Some(status) = ended else {
-            let _ = child.kill();
-            panic!("it did not end within {PATIENCE:?}");
-        };
-        let (stdout, stderr) = (stdout.join().expect("no panic"), stderr.join().expect("no panic"));
-        Output { status, stdout, stderr }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match look() {
-            Some(found) => return Some(found),
-            None if Instant::now() > deadline => return None,
-            None => std::thread::sleep(Duration::from_millis(5)),
-        }
-    }
-}
-
-fn signal(name: &str, process: &str) {
-    let sent = Command::new("kill").args([&format!("-{name}"), "--", process]).status();
-    assert!(sent.expect("kill(1)").success(), "{name} to {process}");
-}
-
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn is_root() -> bool {
-    use std::os::unix::fs::MetadataExt;
-    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
 /// The only finding of a run.
@@ -143,7 +33,7 @@ fn only_finding(dir: &Path) -> (String, toml::Table) {
     (id, recorded.parse().expect("TOML"))
 }
 
-/// Runs a death to its end; it must be told, written with its 31 operations, and replay.
+/// Runs a death to its end; it must be told, written with its 4 operations, run again, and replay.
 fn dies(subject: &str, args: &[&str], class: &str, signature: &str) {
     let dir = scratch();
     let check = ["check", subject, "--ops", "5000", "--seed", "1"];
@@ -153,10 +43,17 @@ fn dies(subject: &str, args: &[&str], class: &str, signature: &str) {
     assert_eq!(recorded["class"].as_str(), Some(class), "{subject}: {}", answer.out);
     let signed = recorded["signature"].as_str().unwrap_or_default();
     assert!(signed.ends_with(signature), "{subject}: {signed}");
-    assert_eq!(recorded["details"]["ops"].as_integer(), Some(31), "{subject}: {}", answer.out);
+    assert_eq!(recorded["details"]["ops"].as_integer(), Some(4), "{subject}: {}", answer.out);
     assert!(answer.out.contains(&format!("finding {id}: ")), "{subject}: {}", answer.out);
     assert!(answer.out.contains(&format!("files:  fathom-out/{id}")), "{subject}: {}", answer.out);
     assert!(answer.err.starts_with("seed 1\n"), "{subject}: {}", answer.err);
+    // A kernel that has oopsed is not asked again.
+    let again = i64::from(class != "oops");
+    assert_eq!(recorded["runs"].as_integer(), Some(again), "{subject}: {}", answer.out);
+    assert_eq!(recorded["runs_reproduced"].as_integer(), Some(again), "{subject}: {}", answer.out);
+    let run = fs::read_to_string(dir.path().join("fathom-out/run.json")).expect("run.json");
+    let run: Value = serde_json::from_str(&run).expect("JSON");
+    assert_eq!((&run["complete"], &run["findings"][0]["id"]), (&false.into(), &id.clone().into()));
 
     let again = ask(&[&["replay", &id], args].concat(), dir.path());
     assert_eq!(again.code, 0, "{subject}: {}{}", again.out, again.err);
@@ -168,23 +65,49 @@ fn dies(subject: &str, args: &[&str], class: &str, signature: &str) {
 
 #[test]
 fn a_worker_that_dies_by_a_signal_is_a_finding() {
-    dies("test:dies-by-segv-after-30", &[], "died", " SIGSEGV");
-    dies("test:dies-by-kill-after-30", &[], "died", " SIGKILL");
+    dies("test:dies-by-segv-after-3", &[], "died", " SIGSEGV");
+    dies("test:dies-by-kill-after-3", &[], "died", " SIGKILL");
+}
+
+/// What is not needed is left out, every try in a process of its own.
+#[test]
+fn deaths_are_shrunk() {
+    let dir = scratch();
+    let args = ["check", "test:dies-by-segv-on-rename", "--ops", "5000", "--seed", "1", "--json"];
+    let (code, value) = json(&args, dir.path());
+    assert_eq!(code, 1, "{value}");
+    assert_eq!((&value["findings"][0]["ops"], &value["complete"]), (&1.into(), &false.into()));
+    let (_, recorded) = only_finding(dir.path());
+    assert!(recorded["details"]["ops"].as_integer() > Some(1), "{recorded}");
+}
+
+/// A death that does not show again says so: somebody has killed the worker, say.
+#[test]
+fn a_death_by_another_hand_is_not_reproduced() {
+    let dir = scratch();
+    let running = Running::start(&["check", "model", "--budget", "60s", "--json"], dir.path());
+    let worker = running.worker();
+    std::thread::sleep(Duration::from_millis(700));
+    signal("KILL", &worker.to_string());
+    let output = running.wait();
+    let value: Value = serde_json::from_slice(&output.stdout).expect("one JSON value");
+    let finding = &value["findings"][0];
+    assert_eq!((&finding["runs"], &finding["runs_reproduced"]), (&1.into(), &0.into()), "{value}");
 }
 
 #[test]
 fn a_worker_whose_thread_the_kernel_ended_is_a_finding() {
-    dies("test:dies-by-oops-after-30", &[], "oops", " kernel");
+    dies("test:dies-by-oops-after-3", &[], "oops", " kernel");
 }
 
 #[test]
 fn a_worker_that_uses_up_the_memory_is_a_finding() {
-    dies("test:eats-memory-after-30", &["--memory-max", "300M"], "out_of_memory", " memory");
+    dies("test:eats-memory-after-3", &["--memory-max", "300M"], "out_of_memory", " memory");
 }
 
 #[test]
 fn a_worker_that_hangs_is_a_finding() {
-    dies("test:hangs-after-30", &["--deadline", "400ms"], "hang", " no answer");
+    dies("test:hangs-after-3", &["--deadline", "400ms"], "hang", " no answer");
 }
 
 /// An oops cannot be had for the asking: the line of the log is written by the test, to a file that
@@ -196,7 +119,7 @@ fn what_the_kernel_logged_is_told_with_the_oops() {
     fs::write(&log, "4,1,1,-;WARNING: before the campaign\n").unwrap();
     let oops = "1,7,7,-;BUG: kernel NULL pointer dereference, address: 0000000000000008";
     let writes = format!("sleep 0.3; echo '{oops}' >> '{}'", log.display());
-    let output = fathom()
+    let output = piped()
         .args(["check", "test:hangs-after-30", "--seed", "1", "--deadline", "1s", "--json"])
         .current_dir(dir.path())
         .env("FATHOM_TEST_KERNEL_LOG", &log)
@@ -255,7 +178,7 @@ fn fifty_interruptions_end_the_program_and_keep_everything() {
         // The terminal signals the whole group; others only the program that they started.
         let group = format!("-{}", running.id());
         let target = if round % 2 == 0 { group } else { running.id().to_string() };
-        let mark = Running { child: None, mark: running.mark.clone() };
+        let mark = running.mark.clone();
         // It may have ended by itself: it has found its mutant.
         let _ = Command::new("kill").args([&format!("-{name}"), "--", &target]).output();
         let began = Instant::now();
@@ -339,7 +262,7 @@ fn nothing_outlives_the_supervisor_or_the_worker() {
         let running = Running::start(&args, dir.path());
         let worker = running.worker();
         std::thread::sleep(Duration::from_millis(1200));
-        let mark = Running { child: None, mark: running.mark.clone() };
+        let mark = running.mark.clone();
         assert!(mark.processes().len() >= 2, "{subject}");
         let target = if victim == "worker" { worker } else { running.id() };
         signal("KILL", &target.to_string());
@@ -364,8 +287,10 @@ fn a_daemon_that_stops_answering_is_a_finding_and_is_ended() {
     let fathom = env!("CARGO_BIN_EXE_fathom");
     let stops = "p=$!; (sleep 1.5; kill -STOP $p) & wait";
     let subject = format!("fuse:{fathom} mount {{mnt}} & {stops}");
+    // It is started again with every episode: the first one must be longer than its life.
+    fs::write(dir.path().join("long.toml"), "[check]\nepisode_ops = 100000000\n").unwrap();
     let args = ["check", &subject, "--first", "--budget", "40s", "--seed", "1", "--deadline", "2s"];
-    let answer = ask(&args, dir.path());
+    let answer = ask(&[&args[..], &["--config", "long.toml"]].concat(), dir.path());
     assert_eq!(answer.code, 1, "{}{}", answer.out, answer.err);
     let (_, recorded) = only_finding(dir.path());
     assert_eq!(recorded["class"].as_str(), Some("hang"), "{}", answer.out);
@@ -402,7 +327,7 @@ impl Drop for Served {
 /// Runs the program with its output in a file: a thread that does not die would keep a pipe open.
 fn told_to_a_file(args: &[&str], dir: &Path, meanwhile: impl FnOnce()) -> (Option<i32>, String) {
     let file = fs::File::create(dir.join("said")).unwrap();
-    let mut child = fathom()
+    let mut child = piped()
         .args(args)
         .current_dir(dir)
         .stdout(file.try_clone().unwrap())
@@ -422,7 +347,7 @@ fn a_foreign_daemon_that_stops_answering_is_a_finding() {
     let dir = scratch();
     let point = dir.path().join("mnt");
     fs::create_dir(&point).unwrap();
-    let mut mount = fathom();
+    let mut mount = piped();
     mount.arg("mount");
     let daemon = Served::start(mount, &point);
     let subject = format!("dir:{}", point.display());
@@ -450,7 +375,7 @@ fn a_thread_that_the_kernel_does_not_let_go_of_is_named() {
     let (inner, outer) = (dir.path().join("inner"), dir.path().join("outer"));
     fs::create_dir(&inner).unwrap();
     fs::create_dir(&outer).unwrap();
-    let mut mount = fathom();
+    let mut mount = piped();
     mount.arg("mount");
     let daemon = Served::start(mount, &inner);
     let mut mount = Command::new("bindfs");
@@ -461,10 +386,13 @@ fn a_thread_that_the_kernel_does_not_let_go_of_is_named() {
     let args = ["check", &subject, "--ops", "1000", "--seed", "1", "--deadline", "500ms"];
     let (code, said) = told_to_a_file(&args, dir.path(), || {});
     daemon.signal("CONT");
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("while the subject was being set up"), "{said}");
+    assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("what the kernel does not let go of:"), "{said}");
     assert!(said.contains("state D in "), "{said}");
+    assert!(said.contains("not run again: the kernel still holds"), "{said}");
+    let (_, recorded) = only_finding(dir.path());
+    assert_eq!(recorded["class"].as_str(), Some("hang"), "{said}");
+    assert_eq!(recorded["labels"]["while"].as_str(), Some("being set up"), "{said}");
 }
 
 /// A recipe whose programs are these.
@@ -585,7 +513,7 @@ fn a_name_that_is_no_text_is_a_directory_like_others() {
         &["design", "journal", "--switch", "no-barrier", "--depth", "3"],
     ] {
         let before = fs::read_dir(&out).map_or(0, Iterator::count);
-        let output = fathom().args(args).arg("--out").arg(&out).output().unwrap();
+        let output = piped().args(args).arg("--out").arg(&out).output().unwrap();
         let said = format!("{args:?}: {}{}", text(&output.stdout), text(&output.stderr));
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(fs::read_dir(&out).unwrap().count() > before, "{said}");
@@ -638,7 +566,7 @@ fn without_a_supervisor_everything_is_as_it_was() {
     let args = ["check", "model:rmdir-errno", "--ops", "9000", "--seed", "1", "--json"];
     let (code, with) = json(&args, dir.path());
     let output =
-        fathom().args(args).current_dir(dir.path()).env("FATHOM_NO_SUPERVISOR", "1").output();
+        piped().args(args).current_dir(dir.path()).env("FATHOM_NO_SUPERVISOR", "1").output();
     let output = output.unwrap();
     let without: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((code, output.status.code()), (1, Some(1)));

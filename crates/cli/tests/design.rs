@@ -7,16 +7,10 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use common::scratch;
+use common::{fathom, scratch};
 
 fn ask(args: &[&str]) -> (i32, String, String) {
-    fathom(scratch().path(), &[&["design"], args].concat())
-}
-
-/// The program in a directory.
-fn fathom(dir: &Path, args: &[&str]) -> (i32, String, String) {
-    let answer = common::ask(args, dir);
-    (answer.code, answer.out, answer.err)
+    fathom(&[&["design"], args].concat(), scratch().path())
 }
 
 fn json(args: &[&str]) -> (i32, Value) {
@@ -69,7 +63,7 @@ fn what_is_sound_is_clean_and_what_is_repaired_is_no_finding() {
 
 /// What `--json` says of a run in a directory.
 fn json_in(dir: &Path, args: &[&str]) -> (i32, Value) {
-    let (code, out, err) = fathom(dir, &[args, &["--json"]].concat());
+    let (code, out, err) = fathom(&[args, &["--json"]].concat(), dir);
     let line = out.lines().last().unwrap_or_default();
     (code, serde_json::from_str(line).unwrap_or_else(|_| panic!("{args:?}: {out} {err}")))
 }
@@ -96,22 +90,22 @@ fn a_violation_is_recorded_replayed_and_shrunk() {
             }
             let lines = fs::read_to_string(files.join("minimal.jsonl")).expect("text");
             assert_eq!(lines.lines().count() as u64, violation["steps_minimal"], "{args:?}");
-            let (code, out, err) = fathom(dir.path(), &["replay", id]);
+            let (code, out, err) = fathom(&["replay", id], dir.path());
             assert_eq!(code, 0, "{args:?}: {out}{err}");
             assert!(out.contains("\nreproduced on "), "{out}");
             // What a search by breadth finds is shortest: shrinking finds nothing shorter.
             let (code, again) = json_in(dir.path(), &["shrink", id]);
             assert_eq!((code, &again["ops"]), (1, &violation["steps_minimal"]), "{args:?}");
             if let Some(sound) = switch_off {
-                let (code, out, err) = fathom(dir.path(), &["replay", id, "--subject", sound]);
+                let (code, out, err) = fathom(&["replay", id, "--subject", sound], dir.path());
                 assert_eq!(code, 1, "{args:?}: {out}{err}");
                 assert!(out.contains("\nnot reproduced on "), "{out}");
             }
-            let (code, _, err) = fathom(dir.path(), &["export", id, "--c"]);
+            let (code, _, err) = fathom(&["export", id, "--c"], dir.path());
             assert_eq!(code, 2, "{err}");
             assert!(err.contains("is a finding on a design"), "{err}");
         }
-        let (code, out, _) = fathom(dir.path(), &["report"]);
+        let (code, out, _) = fathom(&["report"], dir.path());
         assert_eq!(code, 0);
         assert!(out.contains("The design ") && out.contains("what happens"), "{out}");
     }
@@ -128,12 +122,12 @@ fn a_long_way_is_shrunk_to_a_short_one() {
     assert!(violation["steps"].as_u64() > Some(7), "{violation}");
     assert_eq!(violation["steps_minimal"], 7);
     let id = violation["id"].as_str().expect("it is recorded");
-    assert_eq!(fathom(dir.path(), &["replay", id]).0, 0);
-    assert_eq!(fathom(dir.path(), &["replay", id, "--full"]).0, 0);
+    assert_eq!(fathom(&["replay", id], dir.path()).0, 0);
+    assert_eq!(fathom(&["replay", id, "--full"], dir.path()).0, 0);
     // A damaged record says so.
     let minimal = dir.path().join("fathom-out").join(id).join("minimal.jsonl");
     fs::write(&minimal, "{\"call\":{\"jump\":\"/a\"}}\n").expect("it can be written");
-    let (code, _, err) = fathom(dir.path(), &["replay", id]);
+    let (code, _, err) = fathom(&["replay", id], dir.path());
     assert_eq!(code, 2, "{err}");
     assert!(err.contains("minimal.jsonl: unknown variant `jump`"), "{err}");
 }
@@ -148,18 +142,18 @@ fn designs_run_under_the_crash_checker_of_libraries() {
     let (code, value) = json_in(dir.path(), &broken);
     assert_eq!(code, 1, "{value}");
     let id = value["findings"][0]["id"].as_str().expect("it is recorded");
-    let (code, out, err) = fathom(dir.path(), &["replay", id]);
+    let (code, out, err) = fathom(&["replay", id], dir.path());
     assert_eq!(code, 0, "{out}{err}");
     assert!(out.contains("the same image, the same violation"), "{out}");
     let sound = ["replay", id, "--subject", "design:journal"];
-    assert_eq!(fathom(dir.path(), &sound).0, 1, "the checksum helps");
+    assert_eq!(fathom(&sound, dir.path()).0, 1, "the checksum helps");
     for (args, text) in [
         (&["crash", "design:jurnal"][..], "did you mean journal"),
         (&["crash", "design:link"], "journal and log have"),
         (&["crash", "design:log:no-checksum"], "log has no switch \"no-checksum\""),
         (&["crash", "design:log", "--geometry", "8x16"], "a geometry of its own"),
     ] {
-        let (code, _, err) = fathom(dir.path(), args);
+        let (code, _, err) = fathom(args, dir.path());
         assert_eq!(code, 2, "{args:?}: {err}");
         assert!(err.contains(text), "{args:?}: {err}");
     }
@@ -176,7 +170,7 @@ fn every_switch_that_is_listed_exists() {
         for switch in design["switches"].as_array().expect("a list") {
             let switch = switch.as_str().expect("a name");
             let args = ["design", name, "--switch", switch, "--depth", "1"];
-            let (code, _, err) = fathom(dir.path(), &args);
+            let (code, _, err) = fathom(&args, dir.path());
             assert_eq!(code, 0, "{name} {switch}: {err}");
         }
     }
@@ -196,7 +190,7 @@ fn the_paper_tables_are_drawn_as_curves() {
     assert!(found[0] == 0 && all > 0 && found[2..].iter().all(|n| *n == all), "{found:?}");
     let fewer = value["isomorphism"].as_array().and_then(|rows| rows.last()).expect("rows");
     assert!(fewer["fewer_percent"].as_f64() > Some(99.0), "{fewer}");
-    let (code, _, err) = fathom(dir.path(), &["report", "--html", "page.html"]);
+    let (code, _, err) = fathom(&["report", "--html", "page.html"], dir.path());
     assert_eq!(code, 0, "{err}");
     let page = fs::read_to_string(dir.path().join("page.html")).expect("text");
     // Two curves and one, each drawn for a desk and for a phone.

@@ -7,12 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use common::running::{Mark, is_root};
+
 /// How many runs: the subjects take turns.
 const RUNS: &str = "FATHOM_KILLS";
 const RUNS_DEFAULT: u64 = 20;
-
-/// Every process that a run starts, however far away, inherits this.
-const MARK: &str = "FATHOM_KILLED_RUN";
 
 /// What is left a moment longer is not left behind.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -42,15 +41,16 @@ fn killed_runs_leave_nothing() {
         let subject = &subjects[run as usize % subjects.len()];
         let temporary = tempfile::tempdir().expect("a directory");
         let out = tempfile::tempdir().expect("a directory");
-        let mark = format!("{}-{run}", std::process::id());
+        let mark = Mark::new();
         // Ways back are used too, so that frozen file systems are met.
         let strategy = if run % 2 == 0 { "tour" } else { "dfs" };
         let args = ["check", subject, "--budget", "60s", "--strategy", strategy, "--seed"];
-        let mut child = common::command(&args, Path::new("."))
+        let mut command = common::command(&args, Path::new("."));
+        mark.put(&mut command);
+        let mut child = command
             .args([&run.to_string(), "--json", "--out"])
             .arg(out.path())
             .env("TMPDIR", temporary.path())
-            .env(MARK, &mark)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -59,7 +59,7 @@ fn killed_runs_leave_nothing() {
         std::thread::sleep(Duration::from_millis(run * 7919 % 1500));
         ended_early += u64::from(child.try_wait().expect("a child").is_some());
         // The supervisor, its worker, and whatever that has started.
-        let processes = marked(&mark);
+        let processes = mark.processes();
         kill(&mut child);
         let left = wait_for_nothing(|| leftovers(&processes, &mark, temporary.path()));
         assert_eq!(left, Vec::<String>::new(), "run {run}: {subject} by {strategy}");
@@ -67,12 +67,6 @@ fn killed_runs_leave_nothing() {
     assert_eq!(mounts(), before);
     // A run that finds something ends by itself; then there was nothing to kill.
     assert!(ended_early * 4 <= runs, "{ended_early} of {runs} runs ended before they were killed");
-}
-
-fn is_root() -> bool {
-    use std::os::unix::fs::MetadataExt;
-    // The files of a process belong to its effective user (proc(5)).
-    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
 fn kill(child: &mut Child) {
@@ -96,32 +90,19 @@ fn entries(dir: &str) -> Vec<PathBuf> {
     entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
 }
 
-/// The processes of a run, as directories of `/proc`.
-fn marked(mark: &str) -> Vec<PathBuf> {
-    let mark = format!("{MARK}={mark}");
-    let is_marked = |entry: &PathBuf| {
-        let environment = std::fs::read(entry.join("environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
-    };
-    entries("/proc").into_iter().filter(is_marked).collect()
-}
-
 /// Everything that belongs to the killed processes and is still there.
-fn leftovers(processes: &[PathBuf], mark: &str, temporary: &Path) -> Vec<String> {
+fn leftovers(processes: &[u32], mark: &Mark, temporary: &Path) -> Vec<String> {
     let mut left = Vec::new();
     for device in entries("/sys/block") {
         let backing = std::fs::read_to_string(device.join("loop/backing_file")).unwrap_or_default();
-        let is_ours = |process: &PathBuf| {
-            let number = process.file_name().unwrap_or_default().to_string_lossy();
-            backing.contains(&format!("fathom-image-{number} "))
-        };
+        let is_ours = |process: &u32| backing.contains(&format!("fathom-image-{process} "));
         if processes.iter().any(is_ours) {
             left.push(device.display().to_string());
         }
     }
-    for entry in marked(mark) {
-        let name = std::fs::read_to_string(entry.join("comm")).unwrap_or_default();
-        left.push(format!("process {} ({})", entry.display(), name.trim()));
+    for process in mark.processes() {
+        let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+        left.push(format!("process {process} ({})", name.trim()));
     }
     left.extend(
         entries(&temporary.display().to_string())

@@ -66,7 +66,7 @@ fn every_mistake_has_a_clear_error_and_exit_code_2() {
     std::fs::create_dir(dir.path().join("empty")).expect("created");
     write("damaged.json", &RUN[..RUN.len() / 2]);
     write("text.json", "not a run");
-    write("newer.json", &RUN.replacen("\"format\": 2", "\"format\": 3", 1));
+    write("newer.json", &RUN.replacen("\"format\": 3", "\"format\": 99", 1));
     let cases: &[(&[&str], &str)] = &[
         (&["nowhere"], "`fathom crash SUBJECT --out DIR` makes a run"),
         (&["nowhere"], "nowhere: there is no run"),
@@ -74,7 +74,7 @@ fn every_mistake_has_a_clear_error_and_exit_code_2() {
         (&["--out", "nowhere"], "nowhere: there is no run"),
         (&["damaged.json"], "damaged.json: is no run or is damaged: EOF"),
         (&["text.json"], "text.json: is no run or is damaged"),
-        (&["newer.json"], "has format 3, this program reads up to format 2"),
+        (&["newer.json"], "has format 99, this program reads up to format 3"),
         (&["--html", "nowhere/page.html"], "cannot write nowhere/page.html"),
     ];
     for (args, message) in cases {

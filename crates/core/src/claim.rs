@@ -89,6 +89,23 @@ pub enum Probe {
         /// Which time of it.
         later_time: Time,
     },
+    /// What the checker of the file system says of the disk, unmounted.
+    Checker {
+        /// The command that was run.
+        command: String,
+    },
+    /// What the kernel has logged since the program started: its first warning or error.
+    KernelLog,
+    /// Whether the last call returns.
+    Returns {
+        /// The time after which it is given up.
+        seconds: u64,
+    },
+    /// Whether the last answer is the same in every try.
+    Always {
+        /// How often it is tried.
+        tries: u32,
+    },
     /// A count of `statfs(2)`, as its change since the program started.
     Space {
         /// Which count.
@@ -250,6 +267,12 @@ impl fmt::Display for Probe {
                 earlier_time.name(),
                 name(earlier)
             ),
+            Probe::Checker { command } => write!(f, "{command}"),
+            Probe::KernelLog => f.write_str("log of the kernel"),
+            Probe::Returns { seconds } => write!(f, "whether it ends within {seconds} s"),
+            Probe::Always { tries } => {
+                write!(f, "whether the last answer is the same in {tries} tries")
+            }
             Probe::Space { field: Space::BytesFree, slack } => {
                 write!(f, "fall of statfs f_bfree since the start, in bytes (give or take {slack})")
             }

@@ -47,6 +47,8 @@ enum Trouble {
     Hang,
     /// The whole tree, and only that, shows the wrong size of files with two names.
     Whole,
+    /// It takes its time, now more and now less.
+    Slow,
 }
 
 impl Stage {
@@ -80,6 +82,10 @@ impl Subject for Stage {
     }
 
     fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
+        if self.trouble == Trouble::Slow {
+            self.applied += 1;
+            thread::sleep(Duration::from_micros(u64::from(self.applied as u32 % 5) * 100));
+        }
         if self.trouble == Trouble::Hang && matches!(op, Op::Mkdir { .. }) {
             self.applied += 1;
             let since = Instant::now();
@@ -408,4 +414,19 @@ fn a_search_that_goes_on_after_a_finding_starts_from_a_known_state() {
             "{strategy}: the last look: {found:?}"
         );
     }
+}
+
+/// What a seed does must not depend on how fast the machine is.
+#[test]
+fn a_tour_does_not_depend_on_the_clock() {
+    let tour = |trouble| {
+        let mut plan = bounded(Strategy::Tour, 50, 4);
+        plan.ops_max = Some(1500);
+        let report = check(&mut Stage::new("stage", None, trouble), &plan, &mut Silent).unwrap();
+        let stats = report.stats;
+        (stats.ops, stats.known, stats.routes, stats.sweeps, stats.restores, stats.depth)
+    };
+    let quick = tour(Trouble::None);
+    assert!(quick.2 > 0 && quick.4 > 0, "{quick:?}");
+    assert_eq!(quick, tour(Trouble::Slow));
 }

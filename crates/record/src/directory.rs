@@ -67,9 +67,31 @@ impl RunDirectory {
         })
     }
 
+    /// Goes on with the `run.json` of a process that has ended, to add what it could not say any more.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be read.
+    pub fn resume(out: &Path, known: Known) -> Result<RunDirectory, RunError> {
+        let run = Run { complete: false, ..Run::read(&out.join(FILE))? };
+        Ok(RunDirectory {
+            out: out.to_owned(),
+            shown: out.to_owned(),
+            run,
+            known,
+            known_seen: BTreeSet::new(),
+            written: Instant::now(),
+            problem: None,
+        })
+    }
+
     /// The run so far.
     pub fn run(&self) -> &Run {
         &self.run
+    }
+
+    /// Whether the list of known findings has any on this subject.
+    pub fn has_known(&self) -> bool {
+        self.known.of(self.run.kind.name(), &self.run.subject).next().is_some()
     }
 
     /// Takes over the counts, and writes them every few seconds.

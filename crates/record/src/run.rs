@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::file::replace_file;
 
 /// The version of the file format. It grows with every change that an older program would misread.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// The oldest version that can still be read.
 const FORMAT_MIN: u64 = 1;
@@ -34,6 +34,10 @@ pub enum Kind {
     Cover,
     /// `fathom fsck`: a checker was run on corrupted disks.
     Fsck,
+    /// `fathom replay`: a finding or a trace was repeated.
+    Replay,
+    /// `fathom shrink`: a shorter way to a finding was looked for.
+    Shrink,
 }
 
 impl Kind {
@@ -45,6 +49,8 @@ impl Kind {
             Kind::Design => "design",
             Kind::Cover => "cover",
             Kind::Fsck => "fsck",
+            Kind::Replay => "replay",
+            Kind::Shrink => "shrink",
         }
     }
 }

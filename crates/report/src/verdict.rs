@@ -35,6 +35,8 @@ pub(crate) fn sentence(run: &Run) -> String {
             format!("{subject} does not always tell the truth: {findings} in {}.", tried(run, ""))
         }
         (Kind::Cover, _) => format!("Measured: {subject}."),
+        (Kind::Replay, _) => format!("Repeated on {subject}: {}.", run.stop),
+        (Kind::Shrink, _) => format!("Shrunk on {subject}: {}.", run.stop),
     }
 }
 
@@ -63,7 +65,9 @@ fn unit(run: &Run) -> Option<(u64, &'static str)> {
     let names: &[(&str, &str)] = match run.kind {
         Kind::Crash => &[("crash_images", "crash image"), ("crash_points", "crash point")],
         Kind::Design => &[("operations", "operation")],
-        Kind::Check => &[("operations", "operation"), ("transitions", "transition")],
+        Kind::Check | Kind::Replay | Kind::Shrink => {
+            &[("operations", "operation"), ("transitions", "transition")]
+        }
         Kind::Cover => &[("calls", "system call")],
         Kind::Fsck => &[("cases", "case")],
     };

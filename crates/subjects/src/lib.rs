@@ -5,6 +5,7 @@
 //! * [`daemon`]: any file system that a program serves through FUSE.
 //! * [`dir`]: any directory, without root.
 //! * [`fuse`]: RefFS, the reference file system served through FUSE.
+//! * [`host`]: the frame of all subjects in the host's kernel.
 //! * [`kernel`]: real kernel file systems on memory-backed loop devices, detached from every
 //!   mount point.
 //! * [`library`]: file systems as libraries on devices in memory, without root and without a kernel.
@@ -18,6 +19,7 @@ pub mod daemon;
 pub mod dir;
 pub mod error;
 pub mod fuse;
+pub mod host;
 pub mod kernel;
 pub mod library;
 pub mod supervise;

@@ -14,6 +14,7 @@
 pub mod analyse;
 pub mod bpf;
 pub mod error;
+mod guard;
 pub mod import;
 pub mod layout;
 pub mod ptrace;

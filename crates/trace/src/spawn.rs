@@ -7,21 +7,35 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 
 use crate::error::{Result, TraceError};
+use crate::guard;
 use crate::traced::{Ended, ended};
 
 /// A forked process that has not executed its command yet.
 #[derive(Debug)]
-pub struct SuspendedChild {
+pub(crate) struct SuspendedChild {
     /// Its process identifier.
-    pub pid: i32,
+    pub(crate) pid: i32,
     go: File,
     failure: File,
     command: String,
 }
 
+/// Who ends the descendants of the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Orphans {
+    /// The tracer does.
+    Traced,
+    /// A guard between us and the command does: see [`crate::guard`].
+    Guarded,
+}
+
 /// Forks a process that waits. When it is told to go on, it calls `prepare`, which must be safe
 /// between fork and exec (no allocation, no lock), and executes the command.
-pub fn spawn(argv: &[OsString], prepare: impl Fn() -> io::Result<()>) -> Result<SuspendedChild> {
+pub(crate) fn spawn(
+    argv: &[OsString],
+    orphans: Orphans,
+    prepare: impl Fn() -> io::Result<()>,
+) -> Result<SuspendedChild> {
     let words: Vec<CString> = argv
         .iter()
         .map(|word| CString::new(word.as_bytes()))
@@ -41,7 +55,16 @@ pub fn spawn(argv: &[OsString], prepare: impl Fn() -> io::Result<()>) -> Result<
         return Err(TraceError::last("cannot fork"));
     }
     if pid == 0 {
-        let error = wait_and_execute(tracer, go_read.as_raw_fd(), first, &pointers, &prepare);
+        let execute = || {
+            // SAFETY: the array ends with a null pointer, its strings outlive the call.
+            unsafe { libc::execvp(first.as_ptr(), pointers.as_ptr()) };
+            io::Error::last_os_error()
+        };
+        let error = match (wait_for_go(tracer, go_read.as_raw_fd(), &prepare), orphans) {
+            (Err(error), _) => error,
+            (Ok(()), Orphans::Traced) => execute(),
+            (Ok(()), Orphans::Guarded) => guard::run(tracer, failure_write.as_raw_fd(), execute),
+        };
         let number = error.raw_os_error().unwrap_or(libc::EINVAL);
         // SAFETY: writes from a local integer and ends the process without running destructors.
         unsafe {
@@ -53,14 +76,12 @@ pub fn spawn(argv: &[OsString], prepare: impl Fn() -> io::Result<()>) -> Result<
     Ok(SuspendedChild { pid, go: go_write, failure: failure_read, command })
 }
 
-/// Waits for the go and executes the command, in the child. Returns only if something failed.
-fn wait_and_execute(
+/// Waits for the go and prepares, in the child.
+fn wait_for_go(
     tracer: libc::pid_t,
     go: RawFd,
-    first: &CString,
-    pointers: &[*const libc::c_char],
     prepare: &impl Fn() -> io::Result<()>,
-) -> io::Error {
+) -> io::Result<()> {
     let mut byte = 0u8;
     // SAFETY: reads one byte into a local variable; restores dispositions that the parent changed.
     let read = unsafe {
@@ -70,26 +91,21 @@ fn wait_and_execute(
         // The command ends with the tracer, whatever ends that; also if it has ended already.
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if libc::getppid() != tracer {
-            return io::Error::from_raw_os_error(libc::ECHILD);
+            return Err(io::Error::from_raw_os_error(libc::ECHILD));
         }
         libc::read(go, (&raw mut byte).cast(), 1)
     };
     if read != 1 {
         // The tracer has gone.
-        return io::Error::from_raw_os_error(libc::ECHILD);
+        return Err(io::Error::from_raw_os_error(libc::ECHILD));
     }
-    if let Err(error) = prepare() {
-        return error;
-    }
-    // SAFETY: the array ends with a null pointer, its strings outlive the call.
-    unsafe { libc::execvp(first.as_ptr(), pointers.as_ptr()) };
-    io::Error::last_os_error()
+    prepare()
 }
 
 impl SuspendedChild {
     /// Lets the process go on. Whether the command could be executed is known only later: see
     /// [`Started::failure`].
-    pub fn go(mut self) -> Result<Started> {
+    pub(crate) fn go(mut self) -> Result<Started> {
         let doing =
             |source| TraceError::System { doing: "cannot start the command".into(), source };
         self.go.write_all(b"g").map_err(doing)?;
@@ -99,16 +115,16 @@ impl SuspendedChild {
 
 /// A process that executes the command.
 #[derive(Debug)]
-pub struct Started {
+pub(crate) struct Started {
     /// Its process identifier.
-    pub pid: i32,
+    pub(crate) pid: i32,
     failure: File,
     command: String,
 }
 
 impl Started {
     /// Waits until the command ends.
-    pub fn wait(&self) -> Result<Ended> {
+    pub(crate) fn wait(&self) -> Result<Ended> {
         let mut status = 0;
         loop {
             // SAFETY: `status` is a local integer.
@@ -123,7 +139,7 @@ impl Started {
     }
 
     /// The reason why the command was not executed, if it was not. To be asked after it has ended.
-    pub fn failure(&mut self) -> Option<TraceError> {
+    pub(crate) fn failure(&mut self) -> Option<TraceError> {
         let mut number = [0; 4];
         self.failure.read_exact(&mut number).ok()?;
         let source = io::Error::from_raw_os_error(i32::from_ne_bytes(number));

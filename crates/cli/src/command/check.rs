@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use fathom_core::Activity;
+use fathom_engine::check::finding::investigate::FindingSource;
 use fathom_engine::{Report, Strategy};
 use fathom_record::Run;
 use fathom_record::run::Kind;
@@ -16,10 +17,14 @@ use crate::cover::own::{self, Files};
 use crate::plan::{self, CheckPlan};
 use crate::progress::{RunObserver, started};
 use crate::supervise::output::shown;
-use crate::supervise::worker::{self, watched};
+use crate::supervise::worker::{self, About, watched};
 use crate::text::{bold, grouped, print, print_json};
 
 pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
+    let mut args = args.clone();
+    args.seed.get_or_insert_with(plan::clock_seed);
+    let args = &args;
+    announce(args);
     let checked = watched(Activity::SettingUp, || plan::of_check(args))?;
     if args.dry_run {
         print(&plan_text(&checked, out, json)?)?;
@@ -30,7 +35,7 @@ pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
     run.seed = Some(checked.plan.seed);
     run.version = version(&checked);
     let mut observer = RunObserver::start(out, run, &args.known, json)?;
-    let mut report = match run_check(&checked, out, &mut observer) {
+    let mut report = match run_check(&checked, out, &args.known, &mut observer) {
         Ok(report) => report,
         Err(error) => return observer.fail(error),
     };
@@ -52,6 +57,19 @@ pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
         print(&own::short(&coverage, &files))?;
     }
     Ok(ending)
+}
+
+/// Says what a finding can say before there is a plan: planning asks the subject for its limits.
+pub(crate) fn announce(args: &CheckArgs) {
+    let source = FindingSource {
+        subject: args.subject.clone(),
+        seed: args.seed.unwrap_or_default(),
+        reference: Default::default(),
+        times: false,
+        labels: Default::default(),
+    };
+    worker::describe(About { sources: vec![source], ..About::default() });
+    worker::limit(args.deadline, None);
 }
 
 /// What exactly was tested, as far as it is known.
@@ -107,7 +125,10 @@ fn plan_text(checked: &CheckPlan, out: &Path, json: bool) -> Result<String> {
     if json {
         return Ok(format!("{value}\n"));
     }
-    Ok(format!("# The plan; nothing was executed.\n{}", toml::to_string(&without_null(value))?))
+    Ok(format!(
+        "# The plan; nothing was executed, limits of the file system were not measured.\n{}",
+        toml::to_string(&without_null(value))?
+    ))
 }
 
 /// Who votes, as it can be typed.

@@ -20,7 +20,7 @@ use crate::cover::args::{
 use crate::cover::own;
 use crate::near::did_you_mean;
 use crate::progress::started;
-use crate::text::{print, print_json, writable};
+use crate::text::{print, print_json, say, writable};
 
 pub(crate) fn run(args: &CoverArgs, out: &Path) -> Result<Ending> {
     match &args.action {
@@ -60,11 +60,25 @@ fn traced(args: &CoverArgs, out: &Path) -> Result<Ending> {
             kind: target.kind.clone(),
         })
         .collect();
+    if directory.is_none() {
+        // What is watched was left alone as long as it was watched.
+        directory = match start_run(out, &title) {
+            Ok(directory) => Some(directory),
+            Err(error) => {
+                say!("fathom: no run.json: {error:#}");
+                None
+            }
+        };
+    }
     if let Some(directory) = &mut directory {
         describe(directory, &report);
     }
     let told = tell(&report, &args.output.forms)?;
     match traced.ended {
+        None | Some(Ended::Exit(0)) if report.calls == 0 => {
+            say!("fathom: no call on a watched file system was seen: this run says nothing");
+            Ok(Ending::Incomplete)
+        }
         None | Some(Ended::Exit(0)) => Ok(told),
         // Its coverage was told all the same.
         Some(ended) => {
@@ -74,7 +88,7 @@ fn traced(args: &CoverArgs, out: &Path) -> Result<Ending> {
     }
 }
 
-/// The directory of the run; none if it would lie on what is watched, as it does by default.
+/// The directory of the run; none yet if it lies on what is watched, as it does by default.
 fn run_directory(out: &Path, targets: &[Target], title: &str) -> Result<Option<RunDirectory>> {
     let out = std::path::absolute(out)?;
     let lies_on = |target: &Target| {
@@ -83,7 +97,11 @@ fn run_directory(out: &Path, targets: &[Target], title: &str) -> Result<Option<R
     if targets.iter().any(lies_on) {
         return Ok(None);
     }
-    Ok(Some(RunDirectory::start(&out, started(Kind::Cover, title), Known::default())?))
+    start_run(&out, title).map(Some)
+}
+
+fn start_run(out: &Path, title: &str) -> Result<RunDirectory> {
+    Ok(RunDirectory::start(out, started(Kind::Cover, title), Known::default())?)
 }
 
 /// Ends the run with what was counted.

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
 
 use super::Ending;
@@ -46,6 +46,9 @@ pub(crate) fn run(out: &Path, json: bool) -> Result<Ending> {
         Checked::Failed(ending) => return Ok(ending),
     };
     let ending = observer.finish(|run| tell::describe(run, &report, &plan))?;
+    if report.crash_images == 0 && ending == Ending::Clean {
+        bail!("no crash image was examined: this run says nothing about {}", subject.name());
+    }
     if json {
         print_json(&tell::report_json(&*subject, &report, observer.run()))?;
     } else {

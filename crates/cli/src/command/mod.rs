@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub(crate) mod again;
 pub(crate) mod check;
 pub(crate) mod config;
 pub(crate) mod cover;

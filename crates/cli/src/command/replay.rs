@@ -8,9 +8,11 @@ use fathom_engine::check::finding::images::{Reproduction, replay_from_disks};
 use fathom_engine::check::finding::investigate::FindingSource;
 use fathom_engine::check::replay::{replay_supervised, trace_config};
 use fathom_engine::{Replay, ReplayVerdict};
+use fathom_record::run::Kind;
 use serde_json::json;
 
 use super::Ending;
+use super::again::AgainRun;
 use crate::args::ReplayArgs;
 use crate::campaign::with_subject;
 use crate::locate::{crash_finding, design_finding, finding_dir, fsck_finding, locate};
@@ -20,10 +22,10 @@ use crate::text::{bold, print, print_json};
 
 pub(crate) fn run(args: &ReplayArgs, out: &Path, json: bool) -> Result<Ending> {
     if let Some(dir) = crash_finding(&args.what, out) {
-        return super::crash::again::replay(args, &dir, json);
+        return super::crash::again::replay(args, &dir, out, json);
     }
     if let Some(dir) = design_finding(&args.what, out) {
-        return super::design::again::replay(args, &dir, json);
+        return super::design::again::replay(args, &dir, out, json);
     }
     if let Some(dir) = fsck_finding(&args.what, out) {
         return super::fsck::again::replay(args, &dir, json);
@@ -43,7 +45,8 @@ pub(crate) fn run(args: &ReplayArgs, out: &Path, json: bool) -> Result<Ending> {
     };
     let replayed = config.signature.as_ref().map_or_else(String::new, ToString::to_string);
     worker::limit(args.deadline, None);
-    worker::describe(&About { sources: vec![source], replayed: Some(replayed), crash: None });
+    worker::describe(About { sources: vec![source], replayed: Some(replayed), ..About::default() });
+    let run = AgainRun::start(Kind::Replay, &spec.to_string(), &args.what, out);
     let (shown, replay) = with_subject(&spec, &config.reference, config.times, |subject| {
         let shown = match &stored {
             Some(stored) => replay_from_disks(subject, &stored.trace, &stored.disks)?,
@@ -51,6 +54,7 @@ pub(crate) fn run(args: &ReplayArgs, out: &Path, json: bool) -> Result<Ending> {
         };
         Ok((shown, replay_supervised(subject, &trace, args.deadline, &worker::supervision())?))
     })?;
+    run.finish(replay.steps.len(), verdict_text(&replay));
     let disks = stored.map_or(0, |stored| stored.disks.len());
     if json {
         print_json(&json!({
@@ -112,17 +116,25 @@ fn text(replay: &Replay, spec: &Spec) -> String {
             text.push_str(&format!("       {difference}\n"));
         }
     }
-    text.push_str(&format!("\n{} on {spec}", bold(&replay.verdict.to_string())));
-    match (&replay.signature, &replay.recorded) {
-        (Some(now), Some(then)) if now == then => text.push_str(&format!(": {now}")),
-        (Some(now), Some(then)) => text.push_str(&format!(": now {now}, recorded {then}")),
-        (Some(now), None) => text.push_str(&format!(": now {now}, recorded nothing wrong")),
-        (None, Some(then)) => text.push_str(&format!(": recorded {then}")),
-        (None, None) => {}
-    }
+    let verdict = replay.verdict.to_string();
+    let said = verdict_text(replay);
+    let rest = said.strip_prefix(&verdict).unwrap_or_default();
+    text.push_str(&format!("\n{} on {spec}{rest}", bold(&verdict)));
     if let Some(changed) = replay.changed {
         text.push_str(&format!("; first other answer: operation {}", changed + 1));
     }
     text.push('\n');
     text
+}
+
+/// The verdict and what it is about.
+fn verdict_text(replay: &Replay) -> String {
+    let verdict = replay.verdict;
+    match (&replay.signature, &replay.recorded) {
+        (Some(now), Some(then)) if now == then => format!("{verdict}: {now}"),
+        (Some(now), Some(then)) => format!("{verdict}: now {now}, recorded {then}"),
+        (Some(now), None) => format!("{verdict}: now {now}, recorded nothing wrong"),
+        (None, Some(then)) => format!("{verdict}: recorded {then}"),
+        (None, None) => verdict.to_string(),
+    }
 }

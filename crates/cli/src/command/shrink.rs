@@ -6,9 +6,11 @@ use anyhow::{Context, Result, bail};
 use fathom_engine::check::finding::Stored;
 use fathom_engine::check::finding::investigate::{FindingSource, shrink_further};
 use fathom_engine::check::replay::trace_config;
+use fathom_record::run::Kind;
 use serde_json::json;
 
 use super::Ending;
+use super::again::AgainRun;
 use crate::args::ShrinkArgs;
 use crate::campaign::with_subject;
 use crate::locate::{crash_finding, design_finding, finding_dir};
@@ -35,17 +37,20 @@ pub(crate) fn run(args: &ShrinkArgs, out: &Path, json: bool) -> Result<Ending> {
         times: config.times,
         labels: stored.recorded.labels.clone(),
     };
-    worker::describe(&About { sources: vec![source], ..About::default() });
+    worker::describe(About { sources: vec![source], ..About::default() });
+    let run = AgainRun::start(Kind::Shrink, &spec.to_string(), &args.what, out);
     let ops_before = stored.recorded.ops_minimal;
     let finding = with_subject(&spec, &config.reference, config.times, |subject| {
         Ok(shrink_further(subject, stored, args.budget, &worker::supervision())?)
     })?;
     let Some(finding) = finding else {
+        run.finish(ops_before, "the finding does not show now".to_owned());
         bail!("{spec} does not show the finding now: try `fathom replay {}`", args.what);
     };
     let dir = finding.write(out)?;
+    let ops = finding.minimal.steps.len();
+    run.finish(ops, format!("from {ops_before} to {ops} operations: {}", finding.id));
     if json {
-        let ops = finding.minimal.steps.len();
         print_json(&json!({"id": finding.id, "ops": ops, "ops_before": ops_before}))?;
     } else {
         print(&format!("{finding}files:  {}\n", crate::supervise::output::shown(&dir)))?;

@@ -3,14 +3,16 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use fathom_core::{Activity, Op, Violation};
-use fathom_engine::crash::{Event, Script};
+use fathom_core::{Activity, Op, Target, Violation};
+use fathom_record::{Kept, Known, RunDirectory};
 use fathom_subjects::supervise::{Board, LaneState};
 use serde_json::{Value, json};
 
+use super::confirm::{Confirmation, DeathFinding, Fatal};
 use super::output::shown;
 use super::worker::About;
 use crate::args::{Cli, Command};
+use crate::progress::KnownArgs;
 use crate::text::{print, print_json, say};
 
 /// How a campaign ended that did not come to its end.
@@ -76,161 +78,177 @@ pub(super) const NO_RECORD: &str =
 pub(crate) struct Teller<'a> {
     pub(crate) cli: &'a Cli,
     pub(crate) out: &'a Path,
+    /// What the worker was doing.
     pub(crate) board: &'a Board,
-}
-
-/// A finding that was made of a death.
-struct Written {
-    id: String,
-    class: String,
-    signature: String,
-    ops: usize,
-    story: String,
-    /// Where it was written, or why it was not.
-    dir: Result<String, String>,
+    /// What the kernel does not let go of.
+    pub(crate) held: &'a [String],
+    /// How a finding is run again; of a guest it is not.
+    pub(crate) confirmation: Option<Confirmation<'a>>,
 }
 
 impl Teller<'_> {
-    pub(crate) fn tell(&self, death: Death, held: &[String]) -> ExitCode {
+    pub(crate) fn tell(&self, death: &Death) -> ExitCode {
         let about: About = serde_json::from_slice(&self.board.about()).unwrap_or_default();
-        match death {
-            Death::Interrupted => {
-                self.incomplete("interrupted: what was told is not complete", &[])
-            }
-            Death::Failed(how) => {
-                self.incomplete(&format!("the worker ended ({how}): see above"), &[])
-            }
+        let what = match death {
+            Death::Interrupted => "interrupted: what was told is not complete".to_owned(),
+            Death::Failed(how) => format!("the worker ended ({how}): see above"),
             Death::Caused { violation, lane } => {
-                let set_up = lane.as_ref().is_none_or(|lane| lane.activity == Activity::SettingUp);
-                let records = lane.as_ref().map(|lane| self.board.records(lane.index));
-                let records = records.unwrap_or_default();
-                let blamed = matches!(violation, Violation::Died { .. } | Violation::Oops { .. })
-                    && !about.sources.is_empty()
-                    && lane.is_some();
-                if set_up && records.is_empty() && !blamed {
-                    let what = format!("{} while the subject was being set up", words(&violation));
-                    return self.incomplete(&what, &[]);
-                }
-                let lane = lane.expect("one without a lane has no records");
-                match self.finding(&about, &lane, &records, violation, held) {
-                    Ok(written) => self.told(&about, &lane, written),
-                    Err(what) => self.incomplete(&what, &[]),
+                match self.finding(&about, lane.as_ref(), violation) {
+                    Ok(finding) => return self.told(&about, finding),
+                    Err(what) => what,
                 }
             }
-        }
+        };
+        keep_last(about.run_in.as_deref(), self.out, known(self.cli), &what, None);
+        self.incomplete(&what, None)
     }
 
-    /// Writes the finding.
+    /// Makes a finding of a death, or says why it is none: nothing was asked of the subject yet.
     fn finding(
         &self,
         about: &About,
-        lane: &LaneState,
-        records: &[Vec<u8>],
-        violation: Violation,
-        held: &[String],
-    ) -> Result<Written, String> {
-        let dropped = lane.dropped;
-        let replay = about.replayed.is_some();
-        if let Some(source) = about.sources.get(lane.subject) {
-            let ops: Option<Vec<Op>> = records.iter().map(|record| Op::unpack(record)).collect();
-            let ops = ops.ok_or(NO_RECORD)?;
-            let mut finding = source.last_words(&ops, violation);
-            finding.labels.insert("while".to_owned(), lane.activity.to_string());
-            if dropped > 0 {
-                let text = format!("{dropped} operations before the end are not in the trace");
-                finding.labels.insert("incomplete".to_owned(), text);
+        lane: Option<&LaneState>,
+        violation: &Violation,
+    ) -> Result<DeathFinding, String> {
+        let (board, held) = (self.board, self.held);
+        let early = || format!("{} while the subject was being set up", words(violation));
+        let Some(lane) = lane else { return Err(early()) };
+        let fatal = Fatal::read(&about.sources, about.crash.as_ref(), board, lane)?;
+        let Some(mut fatal) = fatal else {
+            return Err(format!("{}; nothing of a subject was being executed", words(violation)));
+        };
+        if let Fatal::Check(_, ops) = &mut fatal
+            && ops.is_empty()
+            && lane.activity == Activity::SettingUp
+        {
+            // A program of ours that does not end says nothing about the subject; a call that the
+            // kernel does not let go of does.
+            let guilty = match violation {
+                Violation::Died { .. }
+                | Violation::Oops { .. }
+                | Violation::KernelReport { .. } => true,
+                Violation::Hang { .. } => held.iter().any(|line| line.contains("state D")),
+                _ => false,
+            };
+            if !guilty {
+                return Err(early());
             }
-            if !held.is_empty() {
-                finding.labels.insert("held".to_owned(), held.join("; "));
-            }
-            let dir = if replay { Ok(String::new()) } else { written(finding.write(self.out)) };
-            let recorded = finding.recorded();
-            return Ok(Written {
-                id: recorded.id,
-                class: recorded.class,
-                signature: recorded.signature.to_string(),
-                ops: recorded.ops,
-                story: finding.to_string(),
-                dir,
-            });
+            // Whoever sets a subject up looks at it first.
+            ops.push(Op::Stat { target: Target::Path(".".into()) });
         }
-        if let Some(source) = &about.crash {
-            let events: Option<_> = records.iter().map(|record| Event::unpack(record)).collect();
-            let script = Script(events.ok_or(NO_RECORD)?);
-            let finding = source.last_words(script, &how(&violation));
-            let dir = if replay { Ok(String::new()) } else { written(finding.write(self.out)) };
-            return Ok(Written {
-                id: finding.record.id.clone(),
-                class: violation.class().to_owned(),
-                signature: finding.record.cause.to_string(),
-                ops: finding.record.ops,
-                story: finding.to_string(),
-                dir,
-            });
+        if fatal.is_empty() {
+            return Err(early());
         }
-        Err(format!("{} {}", words(&violation), "before the campaign began"))
+        let mut finding = fatal.finding(violation);
+        finding.note("while", lane.activity.to_string());
+        if lane.dropped > 0 {
+            let text = format!("{} operations before the end are not in the trace", lane.dropped);
+            finding.note("incomplete", text);
+        }
+        if !held.is_empty() {
+            finding.note("held", held.join("; "));
+        }
+        Ok(if about.replayed.is_some() {
+            finding
+        } else {
+            self.confirmed(&fatal, violation, finding)
+        })
+    }
+
+    /// Keeps and tells the finding as it was first seen, then runs it again.
+    fn confirmed(
+        &self,
+        fatal: &Fatal<'_>,
+        violation: &Violation,
+        mut first: DeathFinding,
+    ) -> DeathFinding {
+        let Some(confirmation) = &self.confirmation else { return first };
+        if let Some(why) = confirmation.refuses(violation, self.held) {
+            first.note("again", why);
+            return first;
+        }
+        // On disk before anything else is tried. What cannot be written is told at the end.
+        let record = first.record();
+        let _ = record.write(self.out);
+        say!("fathom: {}: running it again, then shrinking", words(violation));
+        let Some(confirmed) = confirmation.confirm(fatal, violation, &first) else {
+            return first;
+        };
+        if confirmed.record().id != record.id {
+            // It goes by another name now.
+            let _ = std::fs::remove_dir_all(self.out.join(&record.id));
+        }
+        confirmed
     }
 
     /// Tells a finding: of a campaign it is new, of a replay it is the answer.
-    fn told(&self, about: &About, lane: &LaneState, written: Written) -> ExitCode {
+    fn told(&self, about: &About, finding: DeathFinding) -> ExitCode {
         if let Some(recorded) = &about.replayed {
-            return self.told_replay(recorded, &written);
+            return self.told_replay(about.run_in.as_deref(), recorded, &finding);
         }
-        let json = self.cli.json.is_some();
-        let place = match &written.dir {
-            Ok(dir) => format!("files:  {dir}"),
-            Err(error) => format!("cannot write it, it is only here: {error}"),
+        let (record, what) = (finding.record(), "the campaign ended with this finding");
+        let kept =
+            keep_last(about.run_in.as_deref(), self.out, known(self.cli), what, Some(&record));
+        let place = match &kept {
+            None | Some(Kept::Known) => "known: counted, not reported".to_owned(),
+            Some(Kept::Written(dir)) => format!("files:  {}", shown(dir)),
+            Some(Kept::NotWritten(error)) => format!("cannot write it, it is only here: {error}"),
         };
-        let text = format!("{}while it was {}\n{place}\n\n", written.story, lane.activity);
-        if json {
+        let again = record.labels.get("again").map_or(String::new(), |why| format!("{why}\n"));
+        let activity = record.labels.get("while").map_or("", String::as_str);
+        let text = format!("{}{again}while it was {activity}\n{place}\n\n", record.story);
+        if self.cli.json.is_some() {
             say!("{text}");
         } else {
             // If nobody reads there is nobody to tell.
             let _ = print(&text);
         }
-        self.incomplete("the campaign ended with this finding", &[written])
+        match kept {
+            Some(Kept::Known) => self.incomplete("the campaign ended with a known finding", None),
+            _ => self.incomplete(what, Some(&finding)),
+        }
     }
 
-    fn told_replay(&self, recorded: &str, written: &Written) -> ExitCode {
-        let same = *recorded == written.signature;
+    fn told_replay(
+        &self,
+        run_in: Option<&Path>,
+        recorded: &str,
+        finding: &DeathFinding,
+    ) -> ExitCode {
+        let record = finding.record();
+        let now = &record.signature;
+        let same = recorded == now;
         let verdict = if same { "reproduced" } else { "different" };
-        let now = &written.signature;
+        if let Some(Ok(mut run)) = run_in.map(|dir| RunDirectory::resume(dir, Known::default())) {
+            run.finish(|run| run.stop = format!("{verdict}: {now}"));
+        }
         let _ = if self.cli.json.is_some() {
             print_json(&json!({
                 "verdict": verdict,
                 "signature": now,
                 "recorded": recorded,
-                "ops": written.ops,
+                "ops": finding.ops(),
             }))
         } else {
             let tail = if same { now.clone() } else { format!("now {now}, recorded {recorded}") };
-            print(&format!("{}\n{verdict}: {tail}\n", written.story)).map_err(Into::into)
+            print(&format!("{}\n{verdict}: {tail}\n", record.story)).map_err(Into::into)
         };
         // As for every replay: 0 says that the record is true.
         ExitCode::from(u8::from(!same))
     }
 
     /// The campaign did not come to its end: 1 if something was found, 2 if not.
-    fn incomplete(&self, what: &str, found: &[Written]) -> ExitCode {
-        let count = self.board.findings() + found.len() as u64;
-        let earlier = match self.board.findings() {
+    fn incomplete(&self, what: &str, found: Option<&DeathFinding>) -> ExitCode {
+        let board = self.board;
+        let count = board.findings() + u64::from(found.is_some());
+        let earlier = match board.findings() {
             0 => String::new(),
             1 => format!("; 1 finding before it is in {}", shown(self.out)),
             n => format!("; {n} findings before it are in {}", shown(self.out)),
         };
         say!("fathom: {what}{earlier}");
-        if self.cli.json.is_some() && !self.board.is_told() {
-            let findings: Vec<Value> = found
-                .iter()
-                .map(|written| {
-                    json!({
-                        "id": written.id,
-                        "class": written.class,
-                        "signature": written.signature,
-                        "ops": written.ops,
-                    })
-                })
-                .collect();
+        if self.cli.json.is_some() && !board.is_told() {
+            let findings: Vec<Value> = found.iter().map(|finding| finding_json(finding)).collect();
             let command = match &self.cli.command {
                 Some(Command::Check(_)) => "check",
                 Some(Command::Design(_)) => "design",
@@ -250,8 +268,51 @@ impl Teller<'_> {
     }
 }
 
-fn written<E: std::fmt::Display>(dir: Result<std::path::PathBuf, E>) -> Result<String, String> {
-    dir.map(|dir| shown(&dir)).map_err(|error| error.to_string())
+fn finding_json(finding: &DeathFinding) -> Value {
+    let record = finding.record();
+    json!({
+        "id": record.id,
+        "class": record.class,
+        "signature": record.signature,
+        "ops": finding.ops(),
+        "runs": record.runs,
+        "runs_reproduced": record.runs_reproduced,
+    })
+}
+
+/// The list of known findings that the command was given.
+fn known(cli: &Cli) -> Known {
+    let given = match &cli.command {
+        Some(Command::Check(args)) => args.known.clone(),
+        Some(Command::Crash(args)) => args.known.clone(),
+        Some(Command::Design(args)) => args.known.clone(),
+        _ => KnownArgs { known: None },
+    };
+    // The worker has read it before: if it is damaged, that was said.
+    Known::read(&given.path()).unwrap_or_default()
+}
+
+/// Records the last finding of a process that cannot go on, and says in its `run.json` how it ended.
+/// Where the process has not begun one, what is there belongs to an earlier run and is left alone.
+pub(crate) fn keep_last(
+    run_in: Option<&Path>,
+    out: &Path,
+    known: Known,
+    what: &str,
+    finding: Option<&fathom_record::Finding>,
+) -> Option<Kept> {
+    let alone = |finding: &fathom_record::Finding| match finding.write(out) {
+        Ok(dir) => Kept::Written(dir),
+        Err(error) => Kept::NotWritten(error),
+    };
+    let directory = run_in.map(|dir| RunDirectory::resume(dir, known));
+    let Some(Ok(mut directory)) = directory else { return finding.map(alone) };
+    let kept = finding.map(|finding| directory.keep(finding, None));
+    directory.finish(|run| (run.complete, run.stop) = (false, what.to_owned()));
+    if let Some(problem) = directory.problem() {
+        say!("fathom: run.json is not up to date: {problem}");
+    }
+    kept
 }
 
 /// What happened, in words.
@@ -266,7 +327,7 @@ fn words(violation: &Violation) -> String {
 }
 
 /// The same without numbers: part of what makes two findings the same.
-fn how(violation: &Violation) -> String {
+pub(super) fn how(violation: &Violation) -> String {
     match violation {
         Violation::Died { how } => how.clone(),
         other => other.class().to_owned(),

@@ -1,20 +1,18 @@
-//! The parent process: starts the worker, passes signals on, watches deadlines and memory, and
-//! always ends.
+//! One worker from its start to its end: signals are passed on, deadlines and memory are watched, and
+//! it always ends.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use fathom_core::{Activity, Violation};
 use fathom_engine::check::call_monitor::patience;
 use fathom_subjects::kernel::log::{KernelLog, is_out_of_memory};
 use fathom_subjects::supervise::process::end_orphans;
-use fathom_subjects::supervise::{Board, Ended, SignalSource, WorkerProcess, remains};
+use fathom_subjects::supervise::{Board, Ended, Output, SignalSource, WorkerProcess, remains};
 
-use super::death::{Death, Teller};
+use super::death::Death;
 use crate::args::{Cli, Command};
 use crate::text::{grouped, say};
 
@@ -29,6 +27,9 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// A killed process may take so long to be gone.
 const KILLED_WITHIN: Duration = Duration::from_secs(5);
+
+/// A thread that is gone for so long, while its process is not, has ended alone.
+const GONE_WITHIN: Duration = Duration::from_millis(300);
 
 /// One call may take so long where the command has no --deadline.
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
@@ -51,61 +52,110 @@ enum Asked {
     Time,
 }
 
-/// Supervises a worker.
-pub(crate) struct Supervisor<'a> {
-    cli: &'a Cli,
-    out: &'a Path,
+/// What a worker may use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Time for one call, unless the worker says otherwise.
+    pub(crate) deadline: Duration,
+    /// Bytes of memory.
+    pub(crate) memory_max: u64,
+    /// Time for everything, unless the worker says otherwise.
+    pub(crate) end: Option<Duration>,
+}
+
+impl Limits {
+    pub(crate) fn of(cli: &Cli) -> Limits {
+        let available = remains::available_bytes().unwrap_or(u64::MAX) as f64;
+        let deadline = match &cli.command {
+            Some(Command::Check(args)) => args.deadline,
+            _ => DEADLINE_DEFAULT,
+        };
+        let memory_max = cli.memory_max.unwrap_or((available * MEMORY_DEFAULT) as u64);
+        Limits { deadline, memory_max, end: None }
+    }
+}
+
+/// How a worker ended.
+#[derive(Debug)]
+pub(crate) enum WorkerEnd {
+    /// By itself, with one of the exit codes of the program.
+    Code(u8),
+    /// In another way.
+    Death(Death),
+}
+
+/// A worker that has ended, and what it left.
+#[derive(Debug)]
+pub(crate) struct EndedWorker {
+    pub(crate) how: WorkerEnd,
+    /// What it was doing.
+    pub(crate) board: Board,
+    /// What the kernel does not let go of.
+    pub(crate) held: Vec<String>,
+    /// Whether somebody wanted an end.
+    pub(crate) interrupted: bool,
+}
+
+/// Watches one worker.
+pub(crate) struct Watch<'a> {
+    limits: Limits,
     board: Board,
-    signals: SignalSource,
+    signals: &'a SignalSource,
     worker: WorkerProcess,
     started: Instant,
     log: Option<KernelLog>,
-    memory_max: u64,
     /// Why and since when the worker is to end.
     asked: Option<(Asked, Instant)>,
     /// When each lane began what it is doing now.
     since: BTreeMap<u64, (u64, Instant)>,
+    /// When each thread was first seen to be gone.
+    gone: BTreeMap<u64, Instant>,
     /// Memory that the worker used when it was last looked at.
     resident: u64,
+    /// Whether the worker says anything.
+    output: Output,
 }
 
-/// Runs the command in a worker.
+/// Runs this program with arguments in a worker, to its end.
 ///
 /// # Errors
-/// If there cannot be one.
-pub(crate) fn run(cli: &Cli, out: &Path, signals: SignalSource) -> io::Result<ExitCode> {
+/// If there cannot be a worker.
+pub(crate) fn watch(
+    arguments: Vec<OsString>,
+    output: Output,
+    limits: Limits,
+    signals: &SignalSource,
+) -> io::Result<EndedWorker> {
     let board = Board::create()?;
     // Before anything can go wrong, so that all of it is seen.
     let log = KernelLog::open().ok();
-    let worker = WorkerProcess::start(&board, |number| {
-        let mut arguments: Vec<OsString> = vec![format!("{WORKER}={number}").into()];
-        arguments.extend(std::env::args_os().skip(1));
-        arguments
+    let worker = WorkerProcess::start(&board, output, |number| {
+        let mut all: Vec<OsString> = vec![format!("{WORKER}={number}").into()];
+        all.extend(arguments);
+        all
     })?;
     // Lower than the worker's; not everybody may.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-500");
-    let available = remains::available_bytes().unwrap_or(u64::MAX) as f64;
-    let memory_max = cli.memory_max.unwrap_or((available * MEMORY_DEFAULT) as u64);
-    let supervisor = Supervisor {
-        cli,
-        out,
+    let watch = Watch {
+        limits,
         board,
         signals,
         worker,
         started: Instant::now(),
         log,
-        memory_max,
         asked: None,
         since: BTreeMap::new(),
+        gone: BTreeMap::new(),
         resident: 0,
+        output,
     };
-    supervisor.watch()
+    watch.to_the_end()
 }
 
-impl Supervisor<'_> {
-    fn watch(mut self) -> io::Result<ExitCode> {
+impl Watch<'_> {
+    fn to_the_end(mut self) -> io::Result<EndedWorker> {
         loop {
-            let ended = self.worker.wait(&self.signals, LOOK_EVERY)?;
+            let ended = self.worker.wait(self.signals, LOOK_EVERY)?;
             while let Some(signal) = self.signals.next() {
                 if matches!(self.asked, Some((Asked::Signal, _))) {
                     return Ok(self.end(Death::Interrupted));
@@ -129,17 +179,21 @@ impl Supervisor<'_> {
     fn ask(&mut self, why: Asked, words: &str) {
         self.board.ask_to_stop();
         self.asked = Some((why, Instant::now()));
-        clear_line();
-        say!("fathom: {words}");
+        if self.output == Output::Inherited || why == Asked::Signal {
+            clear_line();
+            say!("fathom: {words}");
+        }
     }
 
     fn watch_memory(&mut self) -> Option<Death> {
         self.resident = remains::resident_bytes(self.worker.id()).unwrap_or(self.resident);
-        let mib = self.memory_max >> 20;
-        if self.resident > self.memory_max {
+        let mib = self.limits.memory_max >> 20;
+        if self.resident > self.limits.memory_max {
             return Some(Death::of(Violation::OutOfMemory { mib }));
         }
-        if self.asked.is_none() && self.resident as f64 > self.memory_max as f64 * MEMORY_SOFT {
+        if self.asked.is_none()
+            && self.resident as f64 > self.limits.memory_max as f64 * MEMORY_SOFT
+        {
             let used = grouped(self.resident >> 20);
             let limit = grouped(mib);
             self.ask(
@@ -151,11 +205,7 @@ impl Supervisor<'_> {
     }
 
     fn deadline(&self) -> Duration {
-        let typed = match &self.cli.command {
-            Some(Command::Check(args)) => args.deadline,
-            _ => DEADLINE_DEFAULT,
-        };
-        self.board.deadline().unwrap_or(typed)
+        self.board.deadline().unwrap_or(self.limits.deadline)
     }
 
     /// A call that does not return, or whose thread is gone.
@@ -173,13 +223,14 @@ impl Supervisor<'_> {
             }
             let late = entry.1.elapsed();
             if remains::thread_is_gone(self.worker.id(), lane.thread) {
-                // It may have ended properly between the two looks.
-                let again = self.board.lanes();
-                if again.contains(&lane) {
+                // It may have ended properly between two looks, or with its whole process.
+                let since = *self.gone.entry(lane.index).or_insert_with(Instant::now);
+                if since.elapsed() >= GONE_WITHIN && self.board.lanes().contains(&lane) {
                     return Some(Death::of(Violation::Oops { lines: Vec::new() }).in_lane(lane));
                 }
                 continue;
             }
+            self.gone.remove(&lane.index);
             let times = DEADLINES * patience(lane.activity);
             if late >= deadline * times {
                 let seconds = late.as_secs();
@@ -198,66 +249,74 @@ impl Supervisor<'_> {
             };
             return (since.elapsed() >= patience).then_some(Death::Interrupted);
         }
-        if self.board.end().is_some_and(|end| self.started.elapsed() >= end) {
+        let end = self.board.end().or(self.limits.end);
+        if end.is_some_and(|end| self.started.elapsed() >= end) {
             self.ask(Asked::Time, "the time is over: stopping");
         }
         None
     }
 
-    /// Ends the worker, and tells what is known.
-    fn end(mut self, death: Death) -> ExitCode {
+    /// Ends the worker.
+    fn end(mut self, death: Death) -> EndedWorker {
         let death = death.with_lane_of(&self.board);
         // What is left after that is in the kernel's hands.
         let held = match self.worker.kill(KILLED_WITHIN) {
             Some(_) => end_orphans().into_iter().flat_map(remains::describe).collect(),
             None => remains::describe(self.worker.id()),
         };
-        self.tell(death, held)
+        self.died(death, held)
     }
 
     /// The worker has ended by itself.
-    fn ended(self, ended: Ended) -> ExitCode {
+    fn ended(self, ended: Ended) -> EndedWorker {
         let left: Vec<String> = end_orphans().into_iter().flat_map(remains::describe).collect();
         match ended {
-            Ended::Code(code @ 0..=2) => {
-                name_left(&left);
-                ExitCode::from(code as u8)
-            }
-            Ended::Code(code) => self.tell(Death::Failed(format!("exit code {code}")), left),
+            Ended::Code(code @ 0..=2) => EndedWorker {
+                how: WorkerEnd::Code(code as u8),
+                interrupted: self.is_interrupted(),
+                board: self.board,
+                held: left,
+            },
+            Ended::Code(code) => self.died(Death::Failed(format!("exit code {code}")), left),
             Ended::Signal(name)
                 if self.asked.is_some() && ["SIGINT", "SIGTERM", "SIGHUP"].contains(&name) =>
             {
-                self.tell(Death::Interrupted, left)
+                self.died(Death::Interrupted, left)
             }
             Ended::Signal(name) => {
-                let near = self.resident as f64 > self.memory_max as f64 * MEMORY_SOFT;
+                let near = self.resident as f64 > self.limits.memory_max as f64 * MEMORY_SOFT;
                 let violation = match name {
-                    "SIGKILL" if near => Violation::OutOfMemory { mib: self.memory_max >> 20 },
+                    "SIGKILL" if near => {
+                        Violation::OutOfMemory { mib: self.limits.memory_max >> 20 }
+                    }
                     name => Violation::Died { how: name.to_owned() },
                 };
                 let death = Death::of(violation).with_lane_of(&self.board);
-                self.tell(death, left)
+                self.died(death, left)
             }
         }
     }
 
-    fn tell(mut self, death: Death, held: Vec<String>) -> ExitCode {
+    fn is_interrupted(&self) -> bool {
+        matches!(self.asked, Some((Asked::Signal, _)))
+    }
+
+    /// The end, with what the kernel's log adds to it.
+    fn died(mut self, death: Death, held: Vec<String>) -> EndedWorker {
         clear_line();
         let log = self.log.as_mut().and_then(|log| log.trouble().ok()).unwrap_or_default();
         let (memory, trouble): (Vec<String>, Vec<String>) =
             log.into_iter().partition(|line| is_out_of_memory(line));
         let pid = format!("process {} ", self.worker.id());
         let killed = memory.iter().any(|line| line.contains(&pid) || line.contains("oom-kill:"));
-        let death = death.considering(&trouble, killed, self.memory_max >> 20);
-        let teller = Teller { cli: self.cli, out: self.out, board: &self.board };
-        let code = teller.tell(death, &held);
-        name_left(&held);
-        code
+        let death = death.considering(&trouble, killed, self.limits.memory_max >> 20);
+        let interrupted = self.is_interrupted();
+        EndedWorker { how: WorkerEnd::Death(death), board: self.board, held, interrupted }
     }
 }
 
 /// Names what the kernel does not let go of.
-fn name_left(left: &[String]) {
+pub(crate) fn name_left(left: &[String]) {
     if !left.is_empty() {
         say!("fathom: what the kernel does not let go of:");
         left.iter().for_each(|line| say!("  {line}"));

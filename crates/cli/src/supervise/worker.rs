@@ -1,6 +1,7 @@
 //! What the commands use in the worker process. Without a supervisor all of it does nothing.
 
-use std::sync::{Arc, OnceLock};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -41,6 +42,9 @@ pub(crate) struct About {
     /// Of a replay: what the recorded run ended with.
     #[serde(default)]
     pub(crate) replayed: Option<String>,
+    /// The directory with the `run.json` of this campaign, once there is one.
+    #[serde(default)]
+    pub(crate) run_in: Option<PathBuf>,
 }
 
 /// Takes over what the supervisor left under this number.
@@ -97,8 +101,23 @@ pub(crate) fn is_interrupted() -> bool {
     WORKER.get().is_some_and(|worker| worker.is_interrupted())
 }
 
+/// What was said last of the campaign.
+static ABOUT: Mutex<Option<About>> = Mutex::new(None);
+
 /// Says what the campaign is.
-pub(crate) fn describe(about: &About) {
+pub(crate) fn describe(about: About) {
+    change(|said| *said = About { run_in: said.run_in.take(), ..about });
+}
+
+/// Says that the campaign has its own `run.json` from now on, in this directory.
+pub(crate) fn run_started(dir: &Path) {
+    change(|said| said.run_in = Some(dir.to_owned()));
+}
+
+fn change(change: impl FnOnce(&mut About)) {
+    let mut said = ABOUT.lock().unwrap_or_else(PoisonError::into_inner);
+    let about = said.get_or_insert_default();
+    change(about);
     if let (Some(worker), Ok(text)) = (WORKER.get(), serde_json::to_vec(about)) {
         worker.describe(&text);
     }

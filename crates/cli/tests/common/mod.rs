@@ -1,6 +1,8 @@
 //! The program in a directory of its own, asked as a person or a machine would.
 #![allow(dead_code, reason = "every test file uses some of these")]
 
+pub(crate) mod running;
+
 use std::path::Path;
 use std::process::Command;
 
@@ -27,6 +29,12 @@ pub(crate) fn ask(args: &[&str], dir: &Path) -> Answer {
         out: String::from_utf8(output.stdout).expect("text"),
         err: String::from_utf8(output.stderr).expect("text"),
     }
+}
+
+/// What the program said: exit code, output, errors.
+pub(crate) fn fathom(args: &[&str], dir: &Path) -> (i32, String, String) {
+    let answer = ask(args, dir);
+    (answer.code, answer.out, answer.err)
 }
 
 /// The last line of what it printed.

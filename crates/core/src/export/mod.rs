@@ -59,7 +59,11 @@ impl<'a> Compared<'a> {
             return Compared::With(outcome);
         }
         let is_last = trace.steps.last().is_some_and(|last| last.n == step.n);
-        let is_claim = trace.header.claims.iter().any(|claim| claim.probe == Probe::Answer);
+        let is_claim = trace
+            .header
+            .claims
+            .iter()
+            .any(|claim| matches!(claim.probe, Probe::Answer | Probe::Always { .. }));
         match (&step.expected, is_last && is_claim) {
             (_, true) => Compared::Claim(outcome),
             (Some(_), false) => Compared::Not,
@@ -68,12 +72,49 @@ impl<'a> Compared<'a> {
     }
 }
 
+/// How a program must be watched: tries and seconds for each, if it must be.
+fn watched(trace: &Trace, assert: Assert) -> Option<(u32, u64)> {
+    /// A program that does not end within a minute does not end.
+    const SECONDS: u64 = 60;
+    if !has_ending(trace, assert) {
+        return None;
+    }
+    trace.header.claims.iter().find_map(|claim| match claim.probe {
+        Probe::Returns { seconds } => Some((1, seconds)),
+        Probe::Always { tries } => Some((tries, SECONDS)),
+        _ => None,
+    })
+}
+
+/// The command of the checker that a program ends with, if it does.
+fn checker(trace: &Trace, assert: Assert) -> Option<&str> {
+    if !has_ending(trace, assert) {
+        return None;
+    }
+    trace.header.claims.iter().find_map(|claim| match &claim.probe {
+        Probe::Checker { command } => Some(command.as_str()),
+        _ => None,
+    })
+}
+
 /// What a program checks and how it ends, for its first comment.
 fn exit_codes(trace: &Trace, assert: Assert) -> Vec<String> {
     let mut lines = Vec::new();
     if trace.steps.iter().any(|step| step.op == Op::Remount) {
         lines
             .push("REMOUNT is a command that unmounts the file system and mounts it again.".into());
+    }
+    if let Some(command) = checker(trace, assert) {
+        lines.push(format!(
+            "CHECK is a command that unmounts the file system, checks its disk (it was: {}),",
+            ascii(command)
+        ));
+        lines.push("mounts it again, and exits as the checker did: 0 if all is well.".to_owned());
+    }
+    if has_ending(trace, assert)
+        && trace.header.claims.iter().any(|claim| claim.probe == Probe::KernelLog)
+    {
+        lines.push("KMSG is the log of the kernel, if it is not /dev/kmsg.".to_owned());
     }
     if !has_ending(trace, assert) {
         let compared = match assert {

@@ -1,18 +1,17 @@
-//! The transition tour: the reference is the map, the file system is tree_compared along it.
+//! The transition tour: the reference is the map, the file system is walked along it.
 //!
 //! From wherever it is, the tour tries what is untried there. Where nothing is, it walks along known
 //! edges to the nearest state where something is. If there is none near, it starts again: by removing
 //! everything, which are ordinary operations and checked like all others, or by restoring the
-//! formatted disk, whichever has been cheaper so far.
+//! formatted disk, whichever is cheaper for this kind of subject.
 //!
 //! The map is only a plan. Whatever the file system does is judged against the reference that did
 //! the same; a state that is not where the map has it costs a detour, never a wrong verdict.
 
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
 
-use fathom_core::{Digest, FsPath, HarnessFault, Kind, Op, Target, pattern};
+use fathom_core::{Digest, FsPath, HarnessFault, Kind, Op, RestoreMethod, Target, pattern};
 use fathom_model::{Model, TreeOptions};
 
 use super::map::{Map, START, StateId};
@@ -20,48 +19,42 @@ use super::{Campaign, StepResult};
 use crate::choice::Choices;
 
 /// Nearest states are looked for at most so far away.
-const REACH_MAX: f64 = 64.0;
+const REACH_MAX: usize = 64;
 
-/// A new measurement counts this much in the running mean of costs.
-const NEW: f64 = 0.05;
-
-/// What going on costs, in seconds, as measured.
-struct Costs {
-    op: f64,
-    restart: f64,
-}
-
-impl Costs {
-    fn learn(mean: &mut f64, seconds: f64) {
-        *mean += NEW * (seconds - *mean);
-    }
-
-    /// So many meta-operations cost less than starting again.
-    fn reach(&self) -> usize {
-        (self.restart / self.op.max(1e-9)).clamp(1.0, REACH_MAX) as usize
+/// What starting again costs, in operations. Measured costs would make the tour depend on the clock, and
+/// a seed would not mean the same run twice; the order of magnitude is all that matters here: a clone
+/// (the model) takes as long as an operation or two, an ioctl (RefFS) a dozen, unmounting and mounting
+/// a disk (ext4) hundreds.
+fn restart_ops(methods: &[RestoreMethod]) -> usize {
+    match methods.first() {
+        Some(RestoreMethod::Clone) => 2,
+        Some(RestoreMethod::Ioctl) => 16,
+        Some(RestoreMethod::Freeze | RestoreMethod::Remount) => 1024,
+        // A directory is emptied, a program started again.
+        None => 64,
     }
 }
 
 impl Campaign<'_, '_> {
     pub(super) fn tour(&mut self) -> Result<(), HarnessFault> {
-        let began = Instant::now();
         self.restart()?;
-        let mut costs = Costs { op: 1e-4, restart: began.elapsed().as_secs_f64() };
+        let pairs = self.lineup.pairs.iter_mut();
+        let costs = pairs.map(|pair| restart_ops(&pair.subject().restore_methods()));
+        let restart_ops = costs.max().unwrap_or(1);
         let mut map = self.open_map()?;
         let mut at = START;
         let mut misses = 0;
         while !self.is_over() && self.plan.explore.states_max.is_none_or(|max| map.len() < max) {
-            let clock = (Instant::now(), self.stats.ops);
             if let Some(by) = map.next_move(at) {
                 at = self.go(&mut map, at, by)?;
             } else if misses < 2
-                && let Some(route) = map.route(at, costs.reach())
+                && let Some(route) = map.route(at, restart_ops.min(REACH_MAX))
             {
                 self.stats.routes += 1;
                 at = self.follow(&mut map, at, &route)?;
                 misses = if map.route(at, 0).is_some() { 0 } else { misses + 1 };
             } else if let Some((goal, moves)) = map.nearest_to_start() {
-                self.start_again(&mut costs)?;
+                self.start_again(restart_ops)?;
                 misses = 0;
                 at = self.follow(&mut map, START, &moves)?;
                 if at != goal {
@@ -72,10 +65,8 @@ impl Campaign<'_, '_> {
                 self.stats.complete = true;
                 break;
             }
-            let ops = (self.stats.ops - clock.1).max(1);
-            Costs::learn(&mut costs.op, clock.0.elapsed().as_secs_f64() / ops as f64);
             if self.lineup.pairs[0].steps().len() as u64 >= self.config.check.episode_ops {
-                self.restore_start(&mut costs)?;
+                self.restore_start()?;
                 at = START;
             }
         }
@@ -131,37 +122,34 @@ impl Campaign<'_, '_> {
     }
 
     /// Back to the empty file system, by the cheaper way.
-    fn start_again(&mut self, costs: &mut Costs) -> Result<(), HarnessFault> {
+    fn start_again(&mut self, restart_ops: usize) -> Result<(), HarnessFault> {
         let empty = Model::new(self.plan.reference.clone())
             .map_err(|error| HarnessFault::new("making the reference", error))?;
         let sweep = sweep(self.lineup.model(), &empty);
-        if (sweep.len() as f64) * costs.op < costs.restart {
+        if sweep.len() < restart_ops {
             self.stats.sweeps += 1;
             match self.perform(&sweep)? {
                 StepResult::AsExpected if self.lineup.model().digest() == empty.digest() => {
                     return Ok(());
                 }
                 // There is nothing left to look at.
-                StepResult::Diverged => return self.restart_timed(costs),
+                StepResult::Diverged => return self.restart_counted(),
                 StepResult::AsExpected | StepResult::OutOfOps => {}
             }
         }
-        self.restore_start(costs)
+        self.restore_start()
     }
 
-    fn restore_start(&mut self, costs: &mut Costs) -> Result<(), HarnessFault> {
+    fn restore_start(&mut self) -> Result<(), HarnessFault> {
         if self.last_look()? == StepResult::Diverged && self.over {
             return Ok(());
         }
-        self.restart_timed(costs)
+        self.restart_counted()
     }
 
-    fn restart_timed(&mut self, costs: &mut Costs) -> Result<(), HarnessFault> {
-        let began = Instant::now();
+    fn restart_counted(&mut self) -> Result<(), HarnessFault> {
         self.stats.restores += 1;
-        self.restart()?;
-        Costs::learn(&mut costs.restart, began.elapsed().as_secs_f64());
-        Ok(())
+        self.restart()
     }
 
     fn open_map(&self) -> Result<Map, HarnessFault> {
@@ -188,7 +176,7 @@ impl Campaign<'_, '_> {
     }
 }
 
-/// Whole or not at all.
+/// Writes the map atomically.
 fn write_map(path: &Path, seed: u64, map: &Map) -> std::io::Result<()> {
     let bytes = postcard::to_stdvec(&(seed, map)).map_err(std::io::Error::other)?;
     let part = path.with_extension("part");

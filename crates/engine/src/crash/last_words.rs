@@ -68,6 +68,15 @@ pub(super) fn begin_image(supervision: &Supervision, point: &CrashPoint) {
     });
 }
 
+/// Does something with a whole recorded script, in which the process may die.
+pub fn with_script<T>(supervision: &Supervision, script: &Script, work: impl FnOnce() -> T) -> T {
+    begin_script(supervision, || script.clone());
+    with_journal(supervision, |this| this.journal.begin(Activity::Examining));
+    let done = work();
+    end(supervision);
+    done
+}
+
 /// What began has ended.
 pub(super) fn end(supervision: &Supervision) {
     with_journal(supervision, |this| this.journal.end());
@@ -119,9 +128,28 @@ impl CrashSource {
             config: self.config.clone(),
             labels: self.labels.clone(),
             variants: Vec::new(),
-            complete: true,
+            complete: false,
         };
         let mut finding = CrashFinding::new(record, script.clone(), script, None);
+        finding.record.story = finding.to_string();
+        finding
+    }
+
+    /// Completes a finding that was run again (`runs` times, of which `reproduced` showed it) and
+    /// shrunk to `minimal`.
+    pub fn confirmed(
+        &self,
+        first: &CrashFinding,
+        minimal: Script,
+        runs: usize,
+        reproduced: usize,
+    ) -> CrashFinding {
+        let mut finding = self.last_words(minimal, &first.record.cause.place);
+        finding.script = first.script.clone();
+        finding.record.labels = first.record.labels.clone();
+        finding.record.ops_found = first.record.ops;
+        (finding.record.runs, finding.record.runs_reproduced) = (runs, reproduced);
+        finding.record.complete = true;
         finding.record.story = finding.to_string();
         finding
     }

@@ -75,6 +75,8 @@ fn header(run: &Run, verdict: &str) -> Markup {
         Kind::Design => "a design, explored",
         Kind::Cover => "what a test tool exercises",
         Kind::Fsck => "a checker on corrupted disks",
+        Kind::Replay => "a finding, repeated",
+        Kind::Shrink => "a finding, shrunk",
     };
     html! {
         header class=(state) {

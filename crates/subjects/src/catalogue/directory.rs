@@ -86,8 +86,12 @@ impl Entry for Directory {
         Ok(detect_profile(&self.0)?.to_owned())
     }
 
+    fn planned_reference(&self, profile: &str) -> Result<Config, CatalogueError> {
+        Ok(Config { quirks: read_profile(profile)?, ..Config::default() })
+    }
+
     fn reference(&self, profile: &str) -> Result<Config, CatalogueError> {
-        let mut config = Config { quirks: read_profile(profile)?, ..Config::default() };
+        let mut config = self.planned_reference(profile)?;
         let environment = self.environment()?;
         if Quirks::profile(profile).is_some()
             && let Some(measured) = Measured::of_directory(&self.0)?

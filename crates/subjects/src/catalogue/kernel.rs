@@ -166,13 +166,19 @@ impl Entry for Kernel {
         })
     }
 
-    /// The file system is made once to be measured: what options did to it is not guessed.
-    fn reference(&self, profile: &str) -> Result<Config, CatalogueError> {
+    /// Without the limits that only the file system itself can tell.
+    fn planned_reference(&self, profile: &str) -> Result<Config, CatalogueError> {
         let mut config = Config { quirks: read_profile(profile)?, ..Config::default() };
         read_protections(&mut config.quirks);
-        let recipe = self.whole_recipe()?;
         // The root of an overlay; a directory in one (`dir:`) is in the upper layer alone.
-        config.quirks.root_nlink_one |= recipe.layer.is_some();
+        config.quirks.root_nlink_one |= self.whole_recipe()?.layer.is_some();
+        Ok(config)
+    }
+
+    /// The file system is made once to be measured: what options did to it is not guessed.
+    fn reference(&self, profile: &str) -> Result<Config, CatalogueError> {
+        let mut config = self.planned_reference(profile)?;
+        let recipe = self.whole_recipe()?;
         let measured =
             super::on_own_thread(|| Ok(KernelSubject::new(recipe, View::default())?.measure()?))?;
         // Limits that a user wrote down are those that he wants.

@@ -174,7 +174,7 @@ pub fn with_crash_mutant(
 ///
 /// # Errors
 /// If it is something else, or impossible.
-pub fn parse_geometry(text: &str, default: Geometry) -> Result<Geometry, CatalogueError> {
+fn parse_geometry(text: &str, default: Geometry) -> Result<Geometry, CatalogueError> {
     let parse = || -> Option<Geometry> {
         let (blocks, rest) = text.split_once('x')?;
         let (bytes, unit) = match rest.split_once('/') {

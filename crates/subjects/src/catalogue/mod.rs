@@ -40,10 +40,9 @@ use crate::sys::View;
 use near::did_you_mean;
 
 pub use error::CatalogueError;
-pub use library::{parse_geometry, with_crash_mutant};
+pub use library::with_crash_mutant;
 pub use need::Need;
 pub use offers::{Disk, Mutants, Offers, Operations, Purpose};
-pub use profile::read_profile;
 pub use reference::parse_mutant;
 
 /// What may be asked of a subject beyond its name, as options of a command give it.
@@ -153,6 +152,14 @@ pub trait Entry: fmt::Display + Send + Sync {
     /// If there is no such profile, or the subject cannot be asked.
     fn reference(&self, profile: &str) -> Result<Config, CatalogueError>;
 
+    /// The same as far as it is known before anything is made, for a plan that is only shown.
+    ///
+    /// # Errors
+    /// If there is no such profile.
+    fn planned_reference(&self, profile: &str) -> Result<Config, CatalogueError> {
+        self.reference(profile)
+    }
+
     /// The user's directory in which the subject lives: no place for anything else that is written.
     fn directory(&self) -> Option<&Path> {
         None
@@ -252,6 +259,15 @@ impl Spec {
     pub fn reference(&self, profile: &str) -> Result<Config, CatalogueError> {
         self.demand(Purpose::Check)?;
         self.0.reference(profile)
+    }
+
+    /// See [`Entry::planned_reference`].
+    ///
+    /// # Errors
+    /// If there is no such profile.
+    pub fn planned_reference(&self, profile: &str) -> Result<Config, CatalogueError> {
+        self.demand(Purpose::Check)?;
+        self.0.planned_reference(profile)
     }
 
     /// See [`Entry::check_caller`].

@@ -123,10 +123,4 @@ impl Offers {
             },
         }
     }
-
-    /// The commands that can use it.
-    pub fn purposes(&self) -> Vec<Purpose> {
-        let offered = |purpose: &Purpose| self.lacks(*purpose).is_none();
-        Purpose::ALL.into_iter().filter(offered).collect()
-    }
 }

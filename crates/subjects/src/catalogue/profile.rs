@@ -13,7 +13,7 @@ use crate::dir::Environment;
 ///
 /// # Errors
 /// If there is no such profile, or the file is wrong.
-pub fn read_profile(name: &str) -> Result<Quirks, CatalogueError> {
+pub(super) fn read_profile(name: &str) -> Result<Quirks, CatalogueError> {
     if let Some(quirks) = Quirks::profile(name) {
         return Ok(quirks);
     }

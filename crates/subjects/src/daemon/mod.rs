@@ -9,21 +9,19 @@
 
 mod sandbox;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
-use fathom_core::{
-    Capability, FsBytes, FsPath, HarnessFault, Op, Outcome, PathState, RestoreMethod, Saved,
-    Subject, Testbed, Tree, Unblock,
-};
+use fathom_core::{Capability, HarnessFault, RestoreMethod, Saved, Unblock};
 use rustix::fs::{AtFlags, Dir, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
 use crate::dir::{Environment, scratch};
 use crate::error::SubjectError;
 use crate::fuse::{Snapshots, stay_on_one_processor};
-use crate::sys::{Executor, Guard, View};
+use crate::host::{Backend, HostSubject};
+use crate::sys::View;
 use sandbox::DaemonSandbox;
 
 /// The file that is looked for after a restart.
@@ -46,19 +44,20 @@ enum ResetMethod {
     Remove,
 }
 
-/// See the module documentation. Takes over its thread: see [`crate::sys`].
-pub struct FuseSubject {
+/// What a program serves through FUSE, as a subject; see the module documentation.
+pub type FuseSubject = HostSubject<DaemonBackend>;
+
+/// A FUSE daemon in its sandbox, and what was found out about it.
+pub struct DaemonBackend {
     name: String,
-    /// Dropped first: it keeps the file system busy.
-    executor: Executor,
     sandbox: DaemonSandbox,
     renewal: ResetMethod,
     capabilities: BTreeSet<Capability>,
+    /// Whether what it serves is still there when it was stopped and started again.
+    survives: bool,
     /// Whether it saves and restores itself.
     snapshots: bool,
     key_next: u64,
-    /// What must be minded in each saved state.
-    guards: BTreeMap<u64, Guard>,
     root_mode: Mode,
 }
 
@@ -83,27 +82,20 @@ impl FuseSubject {
             (false, false) => ResetMethod::Restart,
             (true, false) => ResetMethod::Remove,
         };
-        let mut capabilities = scratch::capabilities_of(&root);
-        if survives {
-            capabilities.insert(Capability::Remount);
-        }
+        let capabilities = scratch::capabilities_of(&root);
         let root_mode = Mode::from_raw_mode(stat_of(&root)?.st_mode);
         let snapshots = open(&root).is_ok_and(|dir| Snapshots::from(dir).list().is_ok());
-        let executor = Executor::new(root, view)?;
-        if executor.can_switch_identity() && sandbox.is_open_to_others() {
-            capabilities.insert(Capability::Identity);
-        }
-        Ok(FuseSubject {
+        let backend = DaemonBackend {
             name: format!("fuse:{command}"),
-            executor,
             sandbox,
             renewal,
             capabilities,
+            survives,
             snapshots,
             key_next: KEY_FIRST,
-            guards: BTreeMap::new(),
             root_mode,
-        })
+        };
+        Ok(HostSubject::with_root(backend, root, view)?)
     }
 
     /// What decides how the mount behaves, beyond the program itself.
@@ -111,28 +103,12 @@ impl FuseSubject {
     /// # Errors
     /// If the host does not tell.
     pub fn environment(&self) -> Result<Environment, SubjectError> {
-        let root = self.sandbox.root()?;
+        let root = self.backend.sandbox.root()?;
         let path = PathBuf::from(format!("/proc/self/fd/{}", root.as_raw_fd()));
         let environment = Environment::of(&path)?;
         // Only RefFS speaks the requests of `fathom snapshot`.
-        let profile = if self.snapshots { "reffs" } else { environment.profile };
+        let profile = if self.backend.snapshots { "reffs" } else { environment.profile };
         Ok(Environment { profile, ..environment })
-    }
-
-    fn remount(&mut self) -> Result<Outcome, HarnessFault> {
-        if !self.capabilities.contains(&Capability::Remount) {
-            let message = "it forgets everything when it is stopped: keep it in {state}";
-            return Err(HarnessFault::new("remount", message));
-        }
-        self.executor.release();
-        self.sandbox.stop()?;
-        let root = self.sandbox.start()?;
-        self.executor.resume(root)?;
-        Ok(Outcome::ok(0))
-    }
-
-    fn snapshots(&self) -> Result<Snapshots, HarnessFault> {
-        Ok(Snapshots::from(open(&self.sandbox.root()?)?))
     }
 }
 
@@ -191,7 +167,7 @@ fn stat_of(root: &OwnedFd) -> Result<rustix::fs::Stat, SubjectError> {
         .map_err(|errno| SubjectError::io("look at", "the root of the mount")(errno.into()))
 }
 
-impl Subject for FuseSubject {
+impl Backend for DaemonBackend {
     fn name(&self) -> String {
         self.name.clone()
     }
@@ -200,97 +176,56 @@ impl Subject for FuseSubject {
         self.capabilities.clone()
     }
 
-    fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
-        match op {
-            Op::Remount => self.remount(),
-            op => self.executor.apply(op),
+    fn admits_other_users(&self) -> bool {
+        self.sandbox.is_open_to_others()
+    }
+
+    fn reset(&mut self) -> Result<OwnedFd, HarnessFault> {
+        if self.renewal == ResetMethod::Remove
+            && let Ok(root) = self.remove_everything()
+        {
+            return Ok(root);
         }
+        // One that hangs has been killed when this fails; its mount is dead and must go, too.
+        let _ = self.sandbox.stop();
+        self.sandbox.forget_state();
+        let root = self.sandbox.start()?;
+        match self.renewal {
+            ResetMethod::Remove => self.renew_by_removing(&root)?,
+            ResetMethod::Restart | ResetMethod::NewState => make_empty(&root)?,
+        }
+        Ok(root)
     }
 
-    fn observe(&mut self) -> Result<Tree, HarnessFault> {
-        self.executor.observe()
-    }
-}
-
-impl Testbed for FuseSubject {
-    fn reset(&mut self) -> Result<(), HarnessFault> {
-        self.executor.release();
-        let removed = match self.renewal {
-            ResetMethod::Remove => self.remove_everything().ok(),
-            _ => None,
-        };
-        let root = match removed {
-            Some(root) => root,
-            None => {
-                // One that hangs has been killed when this fails; its mount is dead and must go, too.
-                let _ = self.sandbox.stop();
-                self.sandbox.forget_state();
-                self.guards.clear();
-                let root = self.sandbox.start()?;
-                match self.renewal {
-                    ResetMethod::Remove => self.renew_by_removing(&root)?,
-                    ResetMethod::Restart | ResetMethod::NewState => make_empty(&root)?,
-                }
-                root
-            }
-        };
-        self.executor.restart(root)
+    fn why_no_remount(&self) -> Option<&'static str> {
+        let why = "it forgets everything when it is stopped: keep it in {state}";
+        (!self.survives).then_some(why)
     }
 
-    fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {
-        self.executor.observe_paths(paths)
-    }
-
-    fn read_contents(
-        &mut self,
-        path: &FsPath,
-        offset: u64,
-        len: usize,
-    ) -> Result<Option<Vec<u8>>, HarnessFault> {
-        self.executor.read_contents(path, offset, len)
-    }
-
-    fn read_xattr(
-        &mut self,
-        path: &FsPath,
-        name: &FsBytes,
-    ) -> Result<Option<Vec<u8>>, HarnessFault> {
-        self.executor.read_xattr(path, name)
+    fn remount(&mut self) -> Result<OwnedFd, HarnessFault> {
+        self.sandbox.stop()?;
+        Ok(self.sandbox.start()?)
     }
 
     fn restore_methods(&self) -> Vec<RestoreMethod> {
         if self.snapshots { vec![RestoreMethod::Ioctl] } else { Vec::new() }
     }
 
-    fn save(&mut self, method: RestoreMethod) -> Result<Saved, HarnessFault> {
-        if method != RestoreMethod::Ioctl || !self.snapshots {
-            return Err(HarnessFault::new(
-                "saving",
-                format!("{} cannot save by {method}", self.name),
-            ));
-        }
+    fn save_mounted(&mut self) -> Result<Saved, HarnessFault> {
         let key = self.key_next;
         self.snapshots()?.save(key).map_err(|error| HarnessFault::new("saving", error))?;
-        self.guards.insert(key, self.executor.guard().clone());
         self.key_next += 1;
         Ok(Saved(key))
     }
 
-    fn restore(&mut self, saved: Saved) -> Result<(), HarnessFault> {
-        let fault = |message: String| HarnessFault::new("restoring", message);
-        let guard = self.guards.get(&saved.0).cloned();
-        let guard = guard.ok_or_else(|| fault(format!("{saved:?} was not saved")))?;
-        self.executor.close_all();
+    fn restore(&mut self, saved: Saved) -> Result<Option<OwnedFd>, HarnessFault> {
         let restored = self.snapshots()?.restore(saved.0, false);
-        restored.map_err(|error| fault(error.to_string()))?;
-        let root = self.sandbox.root()?;
-        self.executor.restart_with(root, &guard)
+        restored.map_err(|error| HarnessFault::new("restoring", error))?;
+        Ok(Some(self.sandbox.root()?))
     }
 
     fn forget(&mut self, saved: Saved) {
-        if self.guards.remove(&saved.0).is_some()
-            && let Ok(snapshots) = self.snapshots()
-        {
+        if let Ok(snapshots) = self.snapshots() {
             // If the program has ended, so has what it saved.
             let _ = snapshots.drop(saved.0);
         }
@@ -301,7 +236,11 @@ impl Testbed for FuseSubject {
     }
 }
 
-impl FuseSubject {
+impl DaemonBackend {
+    fn snapshots(&self) -> Result<Snapshots, HarnessFault> {
+        Ok(Snapshots::from(open(&self.sandbox.root()?)?))
+    }
+
     fn remove_everything(&self) -> Result<OwnedFd, SubjectError> {
         let root = self.sandbox.root()?;
         self.renew_by_removing(&root)?;

@@ -8,24 +8,25 @@ mod environment;
 pub(crate) mod scratch;
 
 use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use fathom_core::{
-    Capability, FsBytes, FsPath, HarnessFault, Op, Outcome, PathState, Subject, Testbed, Tree,
-};
+use fathom_core::{Capability, HarnessFault};
 
 use crate::error::SubjectError;
-use crate::sys::{Executor, View};
+use crate::host::{Backend, HostSubject};
+use crate::sys::View;
 use scratch::Scratch;
 
 pub(crate) use environment::protected;
 pub use environment::{Environment, detect_profile};
 
-/// See the module documentation. Takes over its thread: see [`crate::sys`].
-pub struct DirSubject {
+/// A directory of the host as a subject; see the module documentation.
+pub type DirSubject = HostSubject<DirBackend>;
+
+/// The directory that was given, and the fresh one in it.
+pub struct DirBackend {
     given: PathBuf,
-    /// Dropped before the scratch directory, so that the thread has left it.
-    executor: Executor,
     scratch: Scratch,
     capabilities: BTreeSet<Capability>,
 }
@@ -42,12 +43,9 @@ impl DirSubject {
         }
         let scratch = Scratch::create(&given)?;
         let root = scratch.open()?;
-        let mut capabilities = scratch::capabilities_of(&root);
-        let executor = Executor::new(root, view)?;
-        if executor.can_switch_identity() {
-            capabilities.insert(Capability::Identity);
-        }
-        Ok(DirSubject { given, executor, scratch, capabilities })
+        let capabilities = scratch::capabilities_of(&root);
+        let backend = DirBackend { given, scratch, capabilities };
+        Ok(HostSubject::with_root(backend, root, view)?)
     }
 
     /// What decides how the directory behaves, beyond the file system itself.
@@ -55,16 +53,16 @@ impl DirSubject {
     /// # Errors
     /// If the host does not tell.
     pub fn environment(&self) -> Result<Environment, SubjectError> {
-        Environment::of(self.scratch.path())
+        Environment::of(self.path())
     }
 
     /// The fresh subdirectory.
     pub fn path(&self) -> &Path {
-        self.scratch.path()
+        self.backend.scratch.path()
     }
 }
 
-impl Subject for DirSubject {
+impl Backend for DirBackend {
     fn name(&self) -> String {
         format!("dir:{}", self.given.display())
     }
@@ -73,41 +71,9 @@ impl Subject for DirSubject {
         self.capabilities.clone()
     }
 
-    fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
-        self.executor.apply(op)
-    }
-
-    fn observe(&mut self) -> Result<Tree, HarnessFault> {
-        self.executor.observe()
-    }
-}
-
-impl Testbed for DirSubject {
-    fn reset(&mut self) -> Result<(), HarnessFault> {
-        self.executor.release();
+    fn reset(&mut self) -> Result<OwnedFd, HarnessFault> {
         self.scratch.remove()?;
         self.scratch = Scratch::create(&self.given)?;
-        self.executor.restart(self.scratch.open()?)
-    }
-
-    fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {
-        self.executor.observe_paths(paths)
-    }
-
-    fn read_contents(
-        &mut self,
-        path: &FsPath,
-        offset: u64,
-        len: usize,
-    ) -> Result<Option<Vec<u8>>, HarnessFault> {
-        self.executor.read_contents(path, offset, len)
-    }
-
-    fn read_xattr(
-        &mut self,
-        path: &FsPath,
-        name: &FsBytes,
-    ) -> Result<Option<Vec<u8>>, HarnessFault> {
-        self.executor.read_xattr(path, name)
+        Ok(self.scratch.open()?)
     }
 }

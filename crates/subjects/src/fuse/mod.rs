@@ -67,5 +67,5 @@ pub use error::MountError;
 pub use mount::{Mount, Options};
 pub use serve::{Ended, serve};
 pub use snapshot::{SnapshotError, Snapshots};
-pub use subject::ReffsSubject;
 pub(crate) use subject::stay_on_one_processor;
+pub use subject::{ReffsBackend, ReffsSubject};

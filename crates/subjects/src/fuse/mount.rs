@@ -150,7 +150,7 @@ impl Mount {
     ///
     /// # Errors
     /// If the mount is gone.
-    pub fn open_root(&self) -> Result<OwnedFd, MountError> {
+    pub(crate) fn open_root(&self) -> Result<OwnedFd, MountError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = match &self.place {
             Some(Place::Point(point, _)) => rustix::fs::open(point, flags, Mode::empty()),

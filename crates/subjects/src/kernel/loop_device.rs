@@ -61,7 +61,7 @@ struct LoopConfig {
 
 /// An attached loop device; detached on drop, once nothing is mounted from it.
 #[derive(Debug)]
-pub struct LoopDevice {
+pub(crate) struct LoopDevice {
     path: PathBuf,
     /// Keeps the device attached between two mounts. Read-only: a kernel that protects mounted
     /// devices (BLK_DEV_WRITE_MOUNTED=n) refuses to mount one that is open for writing.
@@ -73,7 +73,7 @@ impl LoopDevice {
     ///
     /// # Errors
     /// If the kernel has no loop devices or gives none to us.
-    pub fn attach(image: &OwnedFd) -> Result<LoopDevice, SubjectError> {
+    pub(crate) fn attach(image: &OwnedFd) -> Result<LoopDevice, SubjectError> {
         let failed = |what| move |source: io::Error| SubjectError::Loop { what, source };
         let control =
             open("/dev/loop-control", OFlags::RDWR).map_err(failed("open /dev/loop-control"))?;
@@ -98,7 +98,7 @@ impl LoopDevice {
     }
 
     /// The device node.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 

@@ -51,10 +51,10 @@ impl KernelSubject {
     /// # Errors
     /// If it does not answer, or contradicts itself.
     pub fn measure(&self) -> Result<Measured, SubjectError> {
-        let base = self.base.as_ref().expect("a mounted file system");
+        let base = self.backend.base.as_ref().expect("a mounted file system");
         let statfs = rustix::fs::fstatfs(base).map_err(|errno| failed(errno.into()))?;
         let block_bytes = block_bytes(&statfs)?;
-        let format = match (statfs.f_type, &self.disk) {
+        let format = match (statfs.f_type, &self.backend.disk) {
             (libc::EXT4_SUPER_MAGIC, Some(disk)) => {
                 let mut superblock = [0; SUPERBLOCK_BYTES];
                 rustix::io::pread(disk.image.memory(), &mut superblock, SUPERBLOCK_AT)
@@ -71,7 +71,7 @@ impl KernelSubject {
     fn is_own_ext2(&self) -> bool {
         let name = self.device().and_then(Path::file_name);
         let ext4 = Path::new("/sys/fs/ext4");
-        self.recipe.fs_type == "ext2"
+        self.recipe().fs_type == "ext2"
             && Path::new("/sys/fs").is_dir()
             && name.is_some_and(|name| !ext4.join(name).exists())
     }
@@ -83,7 +83,7 @@ impl Measured {
     ///
     /// # Errors
     /// If it does not answer.
-    pub fn of_directory(dir: &Path) -> Result<Option<Measured>, SubjectError> {
+    pub(crate) fn of_directory(dir: &Path) -> Result<Option<Measured>, SubjectError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = rustix::fs::openat(rustix::fs::CWD, dir, flags, Mode::empty());
         let open = open.map_err(|errno| SubjectError::io("open", dir)(errno.into()))?;

@@ -26,21 +26,19 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use fathom_core::{
-    Capability, CheckerReport, FsBytes, FsPath, HarnessFault, Op, Outcome, PathState,
-    RestoreMethod, Saved, Subject, Testbed, Tree, Unblock,
-};
+use fathom_core::{Capability, CheckerReport, HarnessFault, RestoreMethod, Saved, Unblock};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::error::SubjectError;
-use crate::sys::{Executor, Guard, View};
+use crate::host::{Backend, HostSubject};
+use crate::sys::View;
 use filler::Filler;
 use freeze::ThawGuard;
 use image::{Image, RunningProgram};
 use log::KernelLog;
 use snapshot_store::SnapshotStore;
 
-pub use loop_device::LoopDevice;
+use loop_device::LoopDevice;
 pub use measure::Measured;
 pub use recipe::{Checker, Layer, Options, Program, Recipe, version};
 
@@ -50,11 +48,12 @@ const SAVED_BYTES_MAX: u64 = 1 << 30;
 /// The mode of the reference's root.
 const ROOT_MODE: u32 = 0o755;
 
-/// See the module documentation. Takes over its thread: see [`crate::sys`].
-pub struct KernelSubject {
+/// A kernel file system as a subject; see the module documentation.
+pub type KernelSubject = HostSubject<KernelBackend>;
+
+/// A mounted kernel file system and the disk under it.
+pub struct KernelBackend {
     recipe: Recipe,
-    /// Holds the mount; dropped first.
-    executor: Executor,
     /// Takes space away, if that was asked for.
     filler: Option<Filler>,
     /// The mount under a layer, or the one that the executor holds; dropped next.
@@ -140,31 +139,32 @@ impl KernelSubject {
         }
         let (base, root) = mount_all(&recipe, disk.as_ref(), None)?;
         let filler = fill(&recipe, &base)?;
-        let executor = Executor::new(root, view)?;
         let (base, checker) = (Some(base), RunningProgram::default());
-        Ok(KernelSubject { recipe, executor, filler, base, disk, log, checker })
+        let backend = KernelBackend { recipe, filler, base, disk, log, checker };
+        Ok(HostSubject::with_root(backend, root, view)?)
     }
 
     /// How it was made.
     pub fn recipe(&self) -> &Recipe {
-        &self.recipe
+        &self.backend.recipe
     }
 
     /// The device under the file system, if it has one.
     pub fn device(&self) -> Option<&Path> {
-        Some(self.disk.as_ref()?.device.as_ref()?.path())
+        Some(self.backend.disk.as_ref()?.device.as_ref()?.path())
     }
 
     /// Limits the memory for saved states; what is beyond it goes to a temporary file.
     pub fn set_saved_bytes_max(&mut self, bytes: u64) {
-        if let Some(disk) = &mut self.disk {
+        if let Some(disk) = &mut self.backend.disk {
             disk.store.set_memory_bytes_max(bytes);
         }
     }
+}
 
-    /// Closes everything; the disk then holds all that was written.
+impl KernelBackend {
+    /// Lets go of the mount; the disk then holds all that was written.
     fn unmount(&mut self) -> Result<(), SubjectError> {
-        self.executor.release();
         self.filler = None;
         self.base = None;
         self.disk
@@ -182,20 +182,6 @@ impl KernelSubject {
         Ok(root)
     }
 
-    fn remount(&mut self) -> Result<Outcome, HarnessFault> {
-        if self.disk.is_some() {
-            self.unmount()?;
-        } else if self.recipe.layer.is_some() {
-            // The layer is unmounted; what it lies on stays.
-            self.executor.release();
-        } else {
-            return Err(HarnessFault::new("remount", "without a disk nothing would be left"));
-        }
-        let root = self.mount()?;
-        self.executor.resume(root)?;
-        Ok(Outcome::ok(0))
-    }
-
     fn the_disk(&mut self) -> Result<&mut Disk, HarnessFault> {
         let name = &self.recipe.name;
         let none = || HarnessFault::new("going back", format!("{name} has no disk"));
@@ -209,9 +195,7 @@ impl KernelSubject {
         let Disk { guard: Some(guard), image, .. } = disk else {
             return Err(failed(io::Error::other(format!("{} cannot be", self.recipe.name))));
         };
-        // The thread may be acting for a user who may not freeze anything.
-        let frozen = self.executor.as_process(|| guard.frozen(base, || image.changes()))?;
-        frozen.map_err(failed)
+        guard.frozen(base, || image.changes()).map_err(failed)
     }
 }
 
@@ -290,64 +274,35 @@ fn mount_all(
     Ok((base, root))
 }
 
-impl Subject for KernelSubject {
+impl Backend for KernelBackend {
     fn name(&self) -> String {
         self.recipe.name.clone()
     }
 
     fn capabilities(&self) -> BTreeSet<Capability> {
-        let mut capabilities = BTreeSet::from([Capability::Devices]);
-        if self.executor.can_switch_identity() {
-            capabilities.insert(Capability::Identity);
-        }
-        if self.disk.is_some() || self.recipe.layer.is_some() {
-            capabilities.insert(Capability::Remount);
-        }
-        capabilities
+        BTreeSet::from([Capability::Devices])
     }
 
-    fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
-        match op {
-            Op::Remount => self.remount(),
-            op => self.executor.apply(op),
-        }
-    }
-
-    fn observe(&mut self) -> Result<Tree, HarnessFault> {
-        self.executor.observe()
-    }
-}
-
-impl Testbed for KernelSubject {
     /// The file system as it was made.
-    fn reset(&mut self) -> Result<(), HarnessFault> {
+    fn reset(&mut self) -> Result<OwnedFd, HarnessFault> {
         self.unmount()?;
         if let Some(disk) = &mut self.disk {
             disk.rewrite(&[])?;
         }
-        let root = self.mount()?;
-        self.executor.restart(root)
+        Ok(self.mount()?)
     }
 
-    fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {
-        self.executor.observe_paths(paths)
+    fn why_no_remount(&self) -> Option<&'static str> {
+        let stays = self.disk.is_some() || self.recipe.layer.is_some();
+        (!stays).then_some("without a disk nothing would be left")
     }
 
-    fn read_contents(
-        &mut self,
-        path: &FsPath,
-        offset: u64,
-        len: usize,
-    ) -> Result<Option<Vec<u8>>, HarnessFault> {
-        self.executor.read_contents(path, offset, len)
-    }
-
-    fn read_xattr(
-        &mut self,
-        path: &FsPath,
-        name: &FsBytes,
-    ) -> Result<Option<Vec<u8>>, HarnessFault> {
-        self.executor.read_xattr(path, name)
+    /// Of a layer without a disk only the layer is unmounted; what it lies on stays.
+    fn remount(&mut self) -> Result<OwnedFd, HarnessFault> {
+        if self.disk.is_some() {
+            self.unmount()?;
+        }
+        Ok(self.mount()?)
     }
 
     fn restore_methods(&self) -> Vec<RestoreMethod> {
@@ -360,35 +315,23 @@ impl Testbed for KernelSubject {
         }
     }
 
-    fn save(&mut self, method: RestoreMethod) -> Result<Saved, HarnessFault> {
-        if !self.restore_methods().contains(&method) {
-            let message = format!("{} cannot save by {method}", self.recipe.name);
-            return Err(HarnessFault::new("saving", message));
-        }
-        if self.executor.has_open_slots() {
-            return Err(HarnessFault::new("saving", "a slot is open: close it first"));
-        }
-        let changes = match method {
-            RestoreMethod::Freeze => self.save_frozen()?,
-            _ => {
-                self.unmount()?;
-                let changes = self.the_disk()?.image.changes().map_err(in_memory("read"))?;
-                let root = self.mount()?;
-                self.executor.resume(root)?;
-                changes
-            }
-        };
-        let guard = self.executor.guard().clone();
-        let kept = self.the_disk()?.store.put(changes, guard);
-        kept.map_err(|error| HarnessFault::new("keeping a saved state", error))
+    fn save_mounted(&mut self) -> Result<Saved, HarnessFault> {
+        let changes = self.save_frozen()?;
+        self.the_disk()?.keep(changes)
     }
 
-    fn restore(&mut self, saved: Saved) -> Result<(), HarnessFault> {
-        let (changes, guard) = self.the_disk()?.saved(saved)?;
+    fn save_unmounted(&mut self) -> Result<(Saved, OwnedFd), HarnessFault> {
+        self.unmount()?;
+        let changes = self.the_disk()?.image.changes().map_err(in_memory("read"))?;
+        let root = self.mount()?;
+        Ok((self.the_disk()?.keep(changes)?, root))
+    }
+
+    fn restore(&mut self, saved: Saved) -> Result<Option<OwnedFd>, HarnessFault> {
+        let changes = self.the_disk()?.saved(saved)?;
         self.unmount()?;
         self.the_disk()?.rewrite(&changes)?;
-        let root = self.mount()?;
-        self.executor.restart_with(root, &guard)
+        Ok(Some(self.mount()?))
     }
 
     fn forget(&mut self, saved: Saved) {
@@ -399,11 +342,10 @@ impl Testbed for KernelSubject {
 
     fn image(&mut self, saved: Saved) -> Result<Option<Vec<u8>>, HarnessFault> {
         let Some(disk) = &self.disk else { return Ok(None) };
-        let (changes, _) = disk.saved(saved)?;
+        let changes = disk.saved(saved)?;
         Ok(Some(disk.image.whole(&changes)))
     }
 
-    /// Nothing is known of what is in it, so operations in it are looked at more closely.
     fn adopt(&mut self, image: &[u8]) -> Result<Saved, HarnessFault> {
         let disk = self.the_disk()?;
         if image.len() != disk.image.bytes() {
@@ -411,18 +353,22 @@ impl Testbed for KernelSubject {
             return Err(HarnessFault::new("taking over an image", message));
         }
         let changes = disk.image.changes_of(image);
-        let kept = disk.store.put(changes, Guard::wary());
-        kept.map_err(|error| HarnessFault::new("taking over an image", error))
+        disk.keep(changes)
     }
 
-    fn fsck(&mut self) -> Result<Option<CheckerReport>, HarnessFault> {
-        let Some(checker) = self.recipe.checker.clone() else { return Ok(None) };
+    fn has_checker(&self) -> bool {
+        self.recipe.checker.is_some()
+    }
+
+    fn fsck(&mut self) -> Result<(CheckerReport, OwnedFd), HarnessFault> {
+        let Some(checker) = self.recipe.checker.clone() else {
+            return Err(HarnessFault::new("running the checker", "the recipe names none"));
+        };
         self.unmount()?;
         let running = self.checker.clone();
         let output = self.the_disk()?.image.check(&checker.program, &running)?;
         let root = self.mount()?;
-        self.executor.resume(root)?;
-        judge(&checker, &output).map(Some)
+        Ok((judge(&checker, &output)?, root))
     }
 
     fn complaints(&mut self) -> Result<Vec<String>, HarnessFault> {
@@ -451,11 +397,15 @@ impl Testbed for KernelSubject {
 }
 
 impl Disk {
-    fn saved(&self, saved: Saved) -> Result<(snapshot_store::Changes, Guard), HarnessFault> {
+    fn saved(&self, saved: Saved) -> Result<snapshot_store::Changes, HarnessFault> {
         let got = self.store.get(saved);
         let got = got.map_err(|error| HarnessFault::new("reading a saved state", error))?;
-        let none = || HarnessFault::new("restoring", format!("{saved:?} was not saved"));
-        got.map(|(changes, guard)| (changes, guard.clone())).ok_or_else(none)
+        got.ok_or_else(|| HarnessFault::new("restoring", format!("{saved:?} was not saved")))
+    }
+
+    fn keep(&mut self, changes: snapshot_store::Changes) -> Result<Saved, HarnessFault> {
+        let kept = self.store.put(changes);
+        kept.map_err(|error| HarnessFault::new("keeping a saved state", error))
     }
 }
 

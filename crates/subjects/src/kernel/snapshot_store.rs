@@ -12,7 +12,6 @@ use std::os::unix::fs::FileExt;
 use fathom_core::{Digest, Saved};
 
 use super::image::{BLOCK_BYTES, Block};
-use crate::sys::Guard;
 
 /// The blocks that differ from the first state, by number.
 pub(super) type Changes = Vec<(u32, Block)>;
@@ -24,7 +23,8 @@ const DOMAIN: u64 = 0xb10c;
 const COMPRESSION_LEVEL: i32 = 1;
 
 pub(super) struct SnapshotStore {
-    states: BTreeMap<Saved, State>,
+    /// The blocks of each state, in ascending order; `None` is zeros.
+    states: BTreeMap<Saved, Vec<(u32, Option<Digest>)>>,
     saved_next: u64,
     blocks: HashMap<Digest, StoredBlock>,
     /// Blocks in memory, the oldest first; some may be gone meanwhile.
@@ -32,12 +32,6 @@ pub(super) struct SnapshotStore {
     memory_bytes: u64,
     memory_bytes_max: u64,
     spill: Option<SpillFile>,
-}
-
-struct State {
-    /// In ascending order; `None` is zeros.
-    blocks: Vec<(u32, Option<Digest>)>,
-    guard: Guard,
 }
 
 struct StoredBlock {
@@ -77,30 +71,30 @@ impl SnapshotStore {
         self.memory_bytes_max = bytes;
     }
 
-    /// Keeps a state; `guard` knows what must be minded in it.
-    pub(super) fn put(&mut self, changes: Vec<(u32, Block)>, guard: Guard) -> io::Result<Saved> {
+    /// Keeps a state.
+    pub(super) fn put(&mut self, changes: Changes) -> io::Result<Saved> {
         let blocks = changes.into_iter().map(|(index, block)| (index, self.hold(block))).collect();
         let saved = Saved(self.saved_next);
         self.saved_next += 1;
-        self.states.insert(saved, State { blocks, guard });
+        self.states.insert(saved, blocks);
         self.spill()?;
         Ok(saved)
     }
 
     /// What was put, if it was not forgotten.
-    pub(super) fn get(&self, saved: Saved) -> io::Result<Option<(Changes, &Guard)>> {
-        let Some(state) = self.states.get(&saved) else { return Ok(None) };
-        let mut changes = Vec::with_capacity(state.blocks.len());
-        for (index, digest) in &state.blocks {
+    pub(super) fn get(&self, saved: Saved) -> io::Result<Option<Changes>> {
+        let Some(blocks) = self.states.get(&saved) else { return Ok(None) };
+        let mut changes = Vec::with_capacity(blocks.len());
+        for (index, digest) in blocks {
             let block = digest.as_ref().map(|digest| self.load(digest)).transpose()?;
             changes.push((*index, block));
         }
-        Ok(Some((changes, &state.guard)))
+        Ok(Some(changes))
     }
 
     pub(super) fn forget(&mut self, saved: Saved) {
-        let Some(state) = self.states.remove(&saved) else { return };
-        for digest in state.blocks.into_iter().filter_map(|(_, digest)| digest) {
+        let Some(blocks) = self.states.remove(&saved) else { return };
+        for digest in blocks.into_iter().filter_map(|(_, digest)| digest) {
             self.release(digest);
         }
     }
@@ -192,15 +186,14 @@ mod tests {
     #[test]
     fn blocks_are_kept_once_and_go_with_their_last_state() {
         let mut store = SnapshotStore::new(u64::MAX);
-        let guard = Guard::default();
-        let first = store.put(state(0..10), guard.clone()).unwrap();
-        let second = store.put(state(5..15), guard.clone()).unwrap();
+        let first = store.put(state(0..10)).unwrap();
+        let second = store.put(state(5..15)).unwrap();
         assert_eq!(store.memory_bytes, 15 * BLOCK_BYTES as u64);
-        assert_eq!(store.get(first).unwrap().unwrap().0, state(0..10));
-        assert_eq!(store.get(second).unwrap().unwrap().0, state(5..15));
+        assert_eq!(store.get(first).unwrap().unwrap(), state(0..10));
+        assert_eq!(store.get(second).unwrap().unwrap(), state(5..15));
         store.forget(first);
         assert!(store.get(first).unwrap().is_none());
-        assert_eq!(store.get(second).unwrap().unwrap().0, state(5..15));
+        assert_eq!(store.get(second).unwrap().unwrap(), state(5..15));
         assert_eq!(store.memory_bytes, 10 * BLOCK_BYTES as u64);
         store.forget(second);
         store.forget(second);
@@ -210,13 +203,12 @@ mod tests {
     #[test]
     fn beyond_the_limit_blocks_go_to_a_file_and_come_back() {
         let mut store = SnapshotStore::new(4 * BLOCK_BYTES as u64);
-        let saved: Vec<Saved> = (0..20)
-            .map(|n| store.put(state(n * 3..n * 3 + 6), Guard::default()).unwrap())
-            .collect();
+        let saved: Vec<Saved> =
+            (0..20).map(|n| store.put(state(n * 3..n * 3 + 6)).unwrap()).collect();
         assert_eq!(store.memory_bytes, 4 * BLOCK_BYTES as u64);
         assert_eq!(store.spill.as_ref().unwrap().blocks, 63 - 4);
         for (n, saved) in (0..).zip(&saved) {
-            assert_eq!(store.get(*saved).unwrap().unwrap().0, state(n * 3..n * 3 + 6));
+            assert_eq!(store.get(*saved).unwrap().unwrap(), state(n * 3..n * 3 + 6));
         }
         for saved in saved {
             store.forget(saved);

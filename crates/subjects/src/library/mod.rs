@@ -16,6 +16,8 @@ mod device;
 #[cfg(feature = "fatfs")]
 pub mod fatfs;
 pub mod faulty;
+#[cfg(any(feature = "fatfs", feature = "redoxfs", feature = "rsext4"))]
+mod frame;
 #[cfg(any(feature = "littlefs", feature = "littlefs-c"))]
 pub mod littlefs;
 #[cfg(feature = "redoxfs")]
@@ -27,7 +29,7 @@ mod testbed;
 use fathom_block::{BlockBacked, Geometry};
 use fathom_core::HarnessFault;
 
-pub use testbed::{LibrarySubject, OPERATIONS};
+pub(crate) use testbed::{LibrarySubject, OPERATIONS};
 
 /// A library file system that this program knows, built in or not.
 pub struct Known {

@@ -17,7 +17,7 @@ use fathom_core::{
 };
 
 /// What every library file system has, by the names of operations.
-pub const OPERATIONS: &[&str] = &[
+pub(crate) const OPERATIONS: &[&str] = &[
     "open",
     "close",
     "pread",
@@ -37,7 +37,7 @@ pub const OPERATIONS: &[&str] = &[
 const BLOCK_BYTES: u64 = 512;
 
 /// See the module documentation.
-pub struct LibrarySubject {
+pub(crate) struct LibrarySubject {
     name: String,
     backed: Box<dyn BlockBacked>,
     /// Whether what an open file holds back is written out before the tree is looked at.
@@ -62,7 +62,7 @@ impl LibrarySubject {
     ///
     /// # Errors
     /// If it cannot be made on its geometry.
-    pub fn new(
+    pub(crate) fn new(
         name: String,
         backed: Box<dyn BlockBacked>,
         syncs_before_looking: bool,

@@ -1,19 +1,21 @@
-//! [`DyingSubject`]: the reference, and a death at a given operation. It exists to test the tester:
-//! the ends of a process that a file system can cause cannot be had for the asking.
+//! [`DyingSubject`] and [`DyingLibrary`]: the reference, or a library file system, and a death at a given
+//! operation. They exist to test the tester: the ends of a process that a file system can cause cannot
+//! be had for the asking.
 
 #![allow(unsafe_code, reason = "ends its own process; every block says why it is sound")]
 
 use std::collections::BTreeSet;
 
+use fathom_block::{BlockBacked, Geometry, Guarantee, Image, MountFailure, Mounted, Recorder};
 use fathom_core::{
-    Capability, FsPath, HarnessFault, Op, Outcome, PathState, RestoreMethod, Saved, Subject,
+    Capability, Errno, FsPath, HarnessFault, Op, Outcome, PathState, RestoreMethod, Saved, Subject,
     Testbed, Tree,
 };
 use fathom_model::ModelSubject;
 
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Death {
+pub(crate) enum Death {
     /// The process gets a SIGSEGV.
     Segv,
     /// The process gets a SIGKILL.
@@ -30,7 +32,7 @@ pub enum Death {
 
 impl Death {
     /// Every death, with its name.
-    pub const ALL: [(&'static str, Death); 6] = [
+    const ALL: [(&'static str, Death); 6] = [
         ("dies-by-segv", Death::Segv),
         ("dies-by-kill", Death::Kill),
         ("dies-by-oops", Death::Thread),
@@ -38,37 +40,12 @@ impl Death {
         ("hangs", Death::Hang),
         ("panics", Death::Panic),
     ];
-}
 
-/// See the module documentation.
-pub struct DyingSubject {
-    name: String,
-    inner: ModelSubject,
-    death: Death,
-    /// Operations since the last reset that are executed before.
-    after: u64,
-    executed: u64,
-}
-
-impl DyingSubject {
-    /// A subject called `test:NAME`, with NAME as in `dies-by-segv-after-50`; `None` if there is no
-    /// such death.
-    pub fn new(name: &str, inner: ModelSubject) -> Option<DyingSubject> {
-        let (death, after) = DyingSubject::parse(name)?;
-        Some(DyingSubject { name: format!("test:{name}"), inner, death, after, executed: 0 })
-    }
-
-    /// The meaning of a name.
-    pub fn parse(name: &str) -> Option<(Death, u64)> {
-        let (death, after) = name.rsplit_once("-after-")?;
-        let (_, death) = Death::ALL.iter().find(|(known, _)| *known == death)?;
-        Some((*death, after.parse().ok()?))
-    }
-
-    fn die(&self) {
+    /// Dies.
+    fn happen(self) {
         // SAFETY: each takes numbers only; what becomes of the process is the purpose.
         unsafe {
-            match self.death {
+            match self {
                 Death::Segv => {
                     // The handler of the runtime takes the first one for a full stack.
                     libc::signal(libc::SIGSEGV, libc::SIG_DFL);
@@ -96,6 +73,141 @@ impl DyingSubject {
     }
 }
 
+/// When a death happens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Moment {
+    /// When so many operations were executed since the file system was empty (or mounted).
+    After(u64),
+    /// At the first operation of this name.
+    On(String),
+}
+
+/// A death with its moment, written `dies-by-segv-after-50` or `hangs-on-rename`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fate {
+    death: Death,
+    moment: Moment,
+}
+
+impl Fate {
+    /// The meaning of a name, if there is such a death.
+    pub(crate) fn parse(name: &str) -> Option<Fate> {
+        let named = |death: &str| Death::ALL.iter().find(|(known, _)| *known == death);
+        if let Some((death, after)) = name.rsplit_once("-after-") {
+            let moment = Moment::After(after.parse().ok()?);
+            return Some(Fate { death: named(death)?.1, moment });
+        }
+        let (death, on) = name.rsplit_once("-on-")?;
+        Some(Fate { death: named(death)?.1, moment: Moment::On(on.to_owned()) })
+    }
+
+    /// Dies if an operation is the one, after so many others.
+    fn meet(&self, op: &Op, executed: u64) {
+        let due = match &self.moment {
+            Moment::After(after) => executed == *after,
+            Moment::On(name) => op.name() == name,
+        };
+        if due {
+            self.death.happen();
+        }
+    }
+}
+
+/// The reference, which dies.
+pub(crate) struct DyingSubject {
+    name: String,
+    inner: ModelSubject,
+    fate: Fate,
+    /// Operations since the last reset.
+    executed: u64,
+}
+
+impl DyingSubject {
+    pub(crate) fn new(name: String, fate: Fate, inner: ModelSubject) -> DyingSubject {
+        DyingSubject { name, inner, fate, executed: 0 }
+    }
+}
+
+/// A library file system, which dies.
+pub(crate) struct DyingLibrary {
+    name: String,
+    inner: Box<dyn BlockBacked>,
+    fate: Fate,
+}
+
+impl DyingLibrary {
+    pub(crate) fn new(name: String, fate: Fate, inner: Box<dyn BlockBacked>) -> DyingLibrary {
+        DyingLibrary { name, inner, fate }
+    }
+}
+
+/// One mount of it.
+struct DyingMount {
+    inner: Box<dyn Mounted>,
+    fate: Fate,
+    /// Operations since it was mounted.
+    executed: u64,
+}
+
+impl BlockBacked for DyingLibrary {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn version(&self) -> &str {
+        self.inner.version()
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn guarantee(&self) -> &Guarantee {
+        self.inner.guarantee()
+    }
+
+    fn format(&self) -> Result<Image, HarnessFault> {
+        self.inner.format()
+    }
+
+    fn mount(&self, device: Recorder) -> Result<Box<dyn Mounted>, Box<MountFailure>> {
+        let inner = self.inner.mount(device)?;
+        Ok(Box::new(DyingMount { inner, fate: self.fate.clone(), executed: 0 }))
+    }
+}
+
+impl Mounted for DyingMount {
+    fn apply(&mut self, op: &Op) -> Outcome {
+        self.fate.meet(op, self.executed);
+        self.executed += 1;
+        self.inner.apply(op)
+    }
+
+    fn recover(&mut self) -> Result<(), Errno> {
+        self.inner.recover()
+    }
+
+    fn observe(&mut self) -> Tree {
+        self.inner.observe()
+    }
+
+    fn position(&self) -> usize {
+        self.inner.position()
+    }
+
+    fn look_at_device(&self, look: &mut dyn FnMut(&Recorder)) {
+        self.inner.look_at_device(look);
+    }
+
+    fn unmount(self: Box<Self>) -> (Outcome, Recorder) {
+        self.inner.unmount()
+    }
+
+    fn power_off(self: Box<Self>) -> Recorder {
+        self.inner.power_off()
+    }
+}
+
 impl Subject for DyingSubject {
     fn name(&self) -> String {
         self.name.clone()
@@ -106,9 +218,7 @@ impl Subject for DyingSubject {
     }
 
     fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
-        if self.executed == self.after {
-            self.die();
-        }
+        self.fate.meet(op, self.executed);
         self.executed += 1;
         self.inner.apply(op)
     }

@@ -5,15 +5,15 @@
 //!   death.
 //! * [`worker`]: the side of the process that runs the campaign.
 //! * [`process`]: starting it, watching it, ending it.
-//! * [`fault`]: a subject that ends its process, to test all this.
+//! * `fault`: subjects that end their process, to test all this.
 //! * [`remains`]: what the kernel does not let go of.
 
 pub mod board;
-pub mod fault;
+pub(crate) mod fault;
 pub mod process;
 pub mod remains;
 pub mod worker;
 
 pub use board::{Board, LaneState};
-pub use process::{Ended, SignalSource, WorkerProcess};
+pub use process::{Ended, Output, SignalSource, WorkerProcess};
 pub use worker::Worker;

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::ptr;
 use std::time::{Duration, Instant};
 
@@ -120,6 +120,15 @@ impl From<ExitStatus> for Ended {
     }
 }
 
+/// Where a worker writes what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Where its supervisor does.
+    Inherited,
+    /// Nowhere.
+    Discarded,
+}
+
 /// A worker process.
 #[derive(Debug)]
 pub struct WorkerProcess {
@@ -135,6 +144,7 @@ impl WorkerProcess {
     /// If it cannot be started.
     pub fn start(
         board: &Board,
+        output: Output,
         arguments: impl FnOnce(i32) -> Vec<OsString>,
     ) -> io::Result<WorkerProcess> {
         // Orphans of the worker become children of ours, so that none is overlooked at the end.
@@ -145,6 +155,9 @@ impl WorkerProcess {
         let signals = signal_set(&STOPPING);
         let mut command = Command::new("/proc/self/exe");
         command.args(arguments(number));
+        if output == Output::Discarded {
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        }
         if let Some(name) = std::env::args_os().next() {
             command.arg0(name);
         }

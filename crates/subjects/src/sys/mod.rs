@@ -52,7 +52,7 @@ const ROOT_FLAGS: rustix::fs::OFlags =
 type Applied = Result<Outcome, Refusal>;
 
 /// Executes operations in a directory, on the thread on which it was made.
-pub struct Executor {
+pub(crate) struct Executor {
     context: ThreadContext,
     /// The open file of each [`Slot`].
     slots: Vec<Option<OpenFile>>,
@@ -74,7 +74,7 @@ impl Executor {
     ///
     /// # Errors
     /// If the thread cannot be taken over.
-    pub fn new(root: OwnedFd, view: View) -> Result<Executor, HarnessFault> {
+    pub(crate) fn new(root: OwnedFd, view: View) -> Result<Executor, HarnessFault> {
         let buffer =
             Buffer::new().map_err(|error| HarnessFault::new("reserving a buffer", error))?;
         let slots = (0..=Slot::MAX).map(|_| None).collect();
@@ -91,7 +91,7 @@ impl Executor {
     ///
     /// # Errors
     /// If it was refused (see [`Refusal`]) or the thread's state could not be set.
-    pub fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
+    pub(crate) fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
         self.context.activate()?;
         self.dispatch(op)
             .map_err(|refusal| HarnessFault::new(format!("refused to execute {op:?}"), refusal))
@@ -101,7 +101,7 @@ impl Executor {
     ///
     /// # Errors
     /// If the harness itself reached a limit; whatever the file system does is in the tree.
-    pub fn observe(&mut self) -> Result<Tree, HarnessFault> {
+    pub(crate) fn observe(&mut self) -> Result<Tree, HarnessFault> {
         self.context.activate()?;
         let root = self.context.root().expect("activate() has checked").as_raw_fd();
         let (view, buffer) = (&self.view, &mut self.buffer);
@@ -112,7 +112,10 @@ impl Executor {
     ///
     /// If the harness itself reached a limit; whatever the file system does is in the states of the
     /// paths.
-    pub fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {
+    pub(crate) fn observe_paths(
+        &mut self,
+        paths: &[FsPath],
+    ) -> Result<Vec<PathState>, HarnessFault> {
         self.context.activate()?;
         let (guard, view, buffer) = (&self.guard, &self.view, &mut self.buffer);
         self.context.as_process(|| observe_paths::observe_paths(paths, guard, view, buffer))?
@@ -122,7 +125,7 @@ impl Executor {
     ///
     /// # Errors
     /// If the thread cannot be taken over.
-    pub fn read_contents(
+    pub(crate) fn read_contents(
         &mut self,
         path: &FsPath,
         offset: u64,
@@ -137,7 +140,7 @@ impl Executor {
     ///
     /// # Errors
     /// If the thread cannot be taken over.
-    pub fn read_xattr(
+    pub(crate) fn read_xattr(
         &mut self,
         path: &FsPath,
         name: &FsBytes,
@@ -156,17 +159,17 @@ impl Executor {
     }
 
     /// Whether [`Op::Identity`] works.
-    pub fn can_switch_identity(&self) -> bool {
+    pub(crate) fn can_switch_identity(&self) -> bool {
         self.context.can_switch()
     }
 
     /// Closes every slot.
-    pub fn close_all(&mut self) {
+    pub(crate) fn close_all(&mut self) {
         self.slots.fill_with(|| None);
     }
 
     /// Closes every slot and lets go of the directory: nothing keeps its file system busy.
-    pub fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         self.close_all();
         self.context.release_root();
     }
@@ -175,7 +178,7 @@ impl Executor {
     ///
     /// # Errors
     /// If the directory cannot be entered.
-    pub fn resume(&mut self, root: OwnedFd) -> Result<(), HarnessFault> {
+    pub(crate) fn resume(&mut self, root: OwnedFd) -> Result<(), HarnessFault> {
         self.context.set_root(root)
     }
 
@@ -183,7 +186,7 @@ impl Executor {
     ///
     /// # Errors
     /// If the directory cannot be entered.
-    pub fn restart(&mut self, root: OwnedFd) -> Result<(), HarnessFault> {
+    pub(crate) fn restart(&mut self, root: OwnedFd) -> Result<(), HarnessFault> {
         self.restart_with(root, &Guard::default())
     }
 
@@ -206,6 +209,23 @@ impl Executor {
         self.close_all();
         self.guard = guard;
         self.context.reset()
+    }
+
+    /// The directory that paths are relative to, once more.
+    pub(crate) fn root(&self) -> Result<OwnedFd, HarnessFault> {
+        let fault = |message: String| HarnessFault::new("sharing the root of the subject", message);
+        let root = self.context.root().ok_or_else(|| fault("it is unmounted".to_owned()))?;
+        root.try_clone().map_err(|error| fault(error.to_string()))
+    }
+
+    /// Gives the thread back its own directory, mask and identity until the next operation.
+    pub(crate) fn step_aside(&self) {
+        self.context.deactivate();
+    }
+
+    /// Takes over what another executor in the same directory knows of it.
+    pub(crate) fn set_guard(&mut self, guard: Guard) {
+        self.guard = guard;
     }
 
     /// The guard, which knows what has been made in the directory so far.

@@ -35,7 +35,7 @@ impl Identity {
     ///
     /// # Errors
     /// If the kernel does not tell.
-    pub fn of_process() -> Result<Identity, HarnessFault> {
+    pub(crate) fn of_process() -> Result<Identity, HarnessFault> {
         let groups = rustix::process::getgroups()
             .map_err(|error| HarnessFault::new("reading the supplementary groups", error))?;
         Ok(Identity {

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Result, TraceError};
 use crate::run::{Plan, Who};
 use crate::signals::SignalGuard;
-use crate::spawn::{Started, spawn};
+use crate::spawn::{Orphans, Started, spawn};
 use crate::traced::Traced;
 use object::{Counter, MOUNT_PATH_BYTES, Object, TARGETS_MAX};
 use record::Recorder;
@@ -155,7 +155,7 @@ impl Tracer {
     }
 
     fn start(&mut self, argv: &[OsString]) -> Result<Started> {
-        let waiting = spawn(argv, || Ok(()))?;
+        let waiting = spawn(argv, Orphans::Guarded, || Ok(()))?;
         self.object.watch_thread(waiting.pid, true)?;
         waiting.go()
     }

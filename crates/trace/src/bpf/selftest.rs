@@ -14,7 +14,7 @@ use super::stream::Stream;
 use crate::error::{Result, TraceError};
 use crate::layout::index_of;
 use crate::sample::Touch;
-use crate::spawn::spawn;
+use crate::spawn::{Orphans, spawn};
 use crate::target::{self, Target};
 
 /// The first access mode of a look. access(2) refuses such modes, so no other program uses them.
@@ -31,7 +31,7 @@ struct Look {
 pub(super) fn check(object: &mut Object, targets: &[Target], stream: &mut Stream) -> Result<()> {
     let links = Links::new(targets);
     let looks = looks(targets, &links);
-    let child = spawn(&["self-test".into()], || {
+    let child = spawn(&["self-test".into()], Orphans::Traced, || {
         look(&looks);
         Err(io::Error::from_raw_os_error(libc::ECANCELED))
     })?;

@@ -21,7 +21,7 @@ use crate::error::{Result, TraceError};
 use crate::layout::{Call, SLOTS_MAX, SlotKind, Source, calls, index_of_nr};
 use crate::sample::{AT_FDCWD, Raw, Sample, Samples, Touch, encode, is_restart};
 use crate::signals::SignalGuard;
-use crate::spawn::spawn;
+use crate::spawn::{Orphans, spawn};
 use crate::target::Target;
 use crate::traced::{Ended, Traced, ended};
 use resolve::{Last, touch_fd, touch_path};
@@ -43,7 +43,7 @@ pub fn run(argv: &[OsString], targets: &[Target], budget: Option<Duration>) -> R
     let program = filter::program();
     let header =
         libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
-    let waiting = spawn(argv, || install(&header))?;
+    let waiting = spawn(argv, Orphans::Traced, || install(&header))?;
     seize(waiting.pid)?;
     let mut started = waiting.go()?;
     let mut tracer = Tracer::new(started.pid, targets);

@@ -3,20 +3,21 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use fathom_core::Activity;
 use fathom_engine::crash::finding::{CrashVerdict, StoredCrash, shrink_further};
-use fathom_engine::crash::last_words::CrashSource;
+use fathom_engine::crash::last_words::{CrashSource, with_script};
 use fathom_engine::crash::{self, CrashReplay};
+use fathom_record::run::Kind;
 use serde_json::json;
 
 use super::subject::reopen;
 use crate::args::{ReplayArgs, ShrinkArgs};
 use crate::command::Ending;
+use crate::command::again::AgainRun;
 use crate::supervise::worker::{self, About};
 use crate::text::{bold, print, print_json};
 
 /// Plays a recorded finding: the same operations, the same crash point.
-pub(crate) fn replay(args: &ReplayArgs, dir: &Path, json: bool) -> Result<Ending> {
+pub(crate) fn replay(args: &ReplayArgs, dir: &Path, out: &Path, json: bool) -> Result<Ending> {
     let mut stored = StoredCrash::read(dir)?;
     if args.full {
         stored.minimal = stored.script.clone();
@@ -29,8 +30,13 @@ pub(crate) fn replay(args: &ReplayArgs, dir: &Path, json: bool) -> Result<Ending
     let crash = Some(CrashSource::new(&*subject, &stored.record.config, None));
     let replayed = Some(stored.record.cause.to_string());
     worker::limit(args.deadline, None);
-    worker::describe(&About { crash, replayed, ..About::default() });
-    let replay = worker::watched(Activity::Examining, || CrashReplay::play(&*subject, &stored))?;
+    worker::describe(About { crash, replayed, ..About::default() });
+    let run = AgainRun::start(Kind::Replay, subject.name(), &args.what, out);
+    let replay = with_script(&worker::supervision(), &stored.minimal, || {
+        CrashReplay::play(&*subject, &stored)
+    })?;
+    let cause = replay.cause.as_ref().unwrap_or(&stored.record.cause);
+    run.finish(stored.minimal.ops_len(), format!("{}: {cause}", replay.verdict));
     if json {
         print_json(&json!({
             "verdict": replay.verdict,
@@ -72,12 +78,15 @@ pub(crate) fn shrink(args: &ShrinkArgs, dir: &Path, out: &Path, json: bool) -> R
     let name = args.subject.as_ref().unwrap_or(&stored.record.subject);
     let subject = reopen(name, stored.record.geometry)?;
     crash::quiet_panics();
+    let run = AgainRun::start(Kind::Shrink, subject.name(), &args.what, out);
     let Some(finding) = shrink_further(&*subject, &stored, args.budget)? else {
+        run.finish(stored.record.ops, "the finding does not show now".to_owned());
         bail!("{name} does not show the finding now: try `fathom replay {}`", args.what);
     };
     let dir = finding.write(out)?;
+    let (ops, ops_before) = (finding.record.ops, stored.record.ops);
+    run.finish(ops, format!("from {ops_before} to {ops} operations: {}", finding.record.id));
     if json {
-        let (ops, ops_before) = (finding.record.ops, stored.record.ops);
         print_json(&json!({"id": finding.record.id, "ops": ops, "ops_before": ops_before}))?;
     } else {
         print(&format!("{finding}files:  {}\n", crate::supervise::output::shown(&dir)))?;

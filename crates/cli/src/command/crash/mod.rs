@@ -84,7 +84,7 @@ pub(crate) fn check(
 ) -> Result<Checked> {
     crash::quiet_panics();
     let crash = Some(CrashSource::new(subject, &plan.config, Some(plan)));
-    worker::describe(&About { crash, ..About::default() });
+    worker::describe(About { crash, ..About::default() });
     worker::limit(DEADLINE, plan.time_max.map(|time| time + GRACE));
     let mut observer = RunObserver::start(out, run_of(subject, plan), known, json)?;
     match crash::crash(subject, plan, &mut observer) {

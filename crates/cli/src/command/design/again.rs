@@ -7,11 +7,13 @@ use fathom_designs::catalog::{Spec, Visitor};
 use fathom_designs::finding::{Finding, Stored};
 use fathom_designs::story::{ExplainedSystem, Story};
 use fathom_record::RecordError;
+use fathom_record::run::Kind;
 use serde_json::json;
 
 use super::with_hint;
 use crate::args::{ReplayArgs, ShrinkArgs};
 use crate::command::Ending;
+use crate::command::again::AgainRun;
 use crate::text::{bold, print, print_json};
 
 /// The design of the finding, or another one that was asked for, of the same sizes: `--subject
@@ -40,9 +42,10 @@ impl Visitor for Play<'_> {
 }
 
 /// Plays a recorded finding: the same actions, every power failure of the last one.
-pub(crate) fn replay(args: &ReplayArgs, dir: &Path, json: bool) -> Result<Ending> {
+pub(crate) fn replay(args: &ReplayArgs, dir: &Path, out: &Path, json: bool) -> Result<Ending> {
     let stored = Stored::read(dir)?;
     let spec = spec(&stored, args.subject.as_ref());
+    let run = AgainRun::start(Kind::Replay, &spec.to_string(), &args.what, out);
     let story = spec
         .open(Play { stored: &stored, full: args.full })
         .map_err(with_hint)
@@ -55,12 +58,14 @@ pub(crate) fn replay(args: &ReplayArgs, dir: &Path, json: bool) -> Result<Ending
         (Some(_), true) => "reproduced",
         (Some(_), false) => "different",
     };
+    let steps = if args.full { stored.trace.len() } else { stored.minimal.len() };
+    run.finish(steps, format!("{verdict}: {}", record.property));
     if json {
         print_json(&json!({
             "verdict": verdict.replace(' ', "_"),
             "design": spec,
             "property": record.property,
-            "steps": if args.full { stored.trace.len() } else { stored.minimal.len() },
+            "steps": steps,
             "what": story.as_ref().map(|story| &story.what),
             "recorded": record.what,
         }))?;
@@ -92,16 +97,19 @@ impl Visitor for Shrink<'_> {
 pub(crate) fn shrink(args: &ShrinkArgs, dir: &Path, out: &Path, json: bool) -> Result<Ending> {
     let stored = Stored::read(dir)?;
     let spec = spec(&stored, args.subject.as_ref());
+    let run = AgainRun::start(Kind::Shrink, &spec.to_string(), &args.what, out);
     let finding = spec
         .open(Shrink { stored: &stored, budget: args.budget })
         .map_err(with_hint)
         .context("the design of the finding cannot be made")??;
     let Some(finding) = finding else {
+        run.finish(stored.record.steps, "the finding does not show now".to_owned());
         bail!("{spec} does not show the finding now: try `fathom replay {}`", args.what);
     };
     let dir = finding.write(out)?;
+    let (steps, before) = (finding.record.steps, stored.record.steps);
+    run.finish(steps, format!("from {before} to {steps} steps: {}", finding.record.id));
     if json {
-        let (steps, before) = (finding.record.steps, stored.record.steps);
         print_json(&json!({"id": finding.record.id, "ops": steps, "ops_before": before}))?;
     } else {
         print(&format!("{}files:  {}\n", finding.text(), crate::supervise::output::shown(&dir)))?;

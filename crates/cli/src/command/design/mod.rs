@@ -16,7 +16,9 @@ use anyhow::{Context, Error, Result, anyhow, bail};
 use fathom_designs::catalog::{Spec, SpecError, Visitor, names};
 use fathom_designs::finding::{Finding, first_seen};
 use fathom_designs::story::ExplainedSystem;
-use fathom_engine::search::{self, Discovery, Memory, Plan, Progress, Report, Strategy, System};
+use fathom_engine::search::{
+    self, Discovery, Memory, Plan, Progress, Report, Stop, Strategy, System,
+};
 use fathom_record::Observer;
 
 use super::Ending;
@@ -103,7 +105,9 @@ impl Visitor for Explore<'_> {
     type Out = Result<Outcome>;
 
     fn visit<S: ExplainedSystem>(self, system: &S) -> Result<Outcome> {
-        let plan = Plan { deadlock: system.has_deadlocks(), ..plan(self.args, self.spec)? };
+        let mut plan = Plan { deadlock: system.has_deadlocks(), ..plan(self.args, self.spec)? };
+        // The search knows nothing of known findings: then the watcher stops it at the first new one.
+        plan.stop_at_first &= !self.observer.has_known();
         worker::limit(GRACE, plan.time_max.map(|time| time + GRACE));
         let is_critical = |property: &str| system.is_critical(property);
         let mut watcher = Watcher {
@@ -112,8 +116,13 @@ impl Visitor for Explore<'_> {
             is_critical: &is_critical,
             observer: self.observer,
             seen: BTreeMap::new(),
+            first: self.args.first,
+            news: false,
         };
-        let report = explore(system, self.args, &plan, &mut watcher)?;
+        let mut report = explore(system, self.args, &plan, &mut watcher)?;
+        if watcher.first && watcher.news && report.stop == Stop::Asked {
+            report.stop = Stop::Violation;
+        }
         let seen = watcher.seen;
         let mut violations = Vec::new();
         for discovery in report.violations() {
@@ -202,10 +211,17 @@ struct Watcher<'a> {
     observer: &'a mut RunObserver,
     /// The ids under which violations were recorded when they were first seen.
     seen: BTreeMap<String, String>,
+    /// Whether the first finding that is not known ends the search.
+    first: bool,
+    /// Whether there was one.
+    news: bool,
 }
 
 impl search::Observer for Watcher<'_> {
     fn progress(&mut self, progress: &Progress) -> ControlFlow<()> {
+        if self.first && self.news {
+            return ControlFlow::Break(());
+        }
         self.observer.progress(&fathom_record::Progress {
             elapsed: progress.elapsed,
             counts: vec![
@@ -222,7 +238,7 @@ impl search::Observer for Watcher<'_> {
     fn discovery(&mut self, discovery: &Discovery) {
         if discovery.violation && (self.is_critical)(&discovery.property) {
             let finding = first_seen(self.spec, discovery);
-            self.observer.seen(&finding);
+            self.news |= self.observer.seen(&finding);
             self.seen.insert(discovery.property.clone(), finding.id);
         }
     }

@@ -102,8 +102,9 @@ impl GuestCampaign<'_> {
                 RoundEnd::Code(code) => return deaths.finish(code, &round, self.ops_before + ops),
                 RoundEnd::Death(death @ Death::Caused { .. }) => {
                     if round.is_replay() {
-                        let teller = Teller { cli: self.cli, out: self.out, board: round.board()? };
-                        return Ok(code_of(teller.tell(death, &[])));
+                        let (cli, out, board) = (self.cli, self.out, round.board()?);
+                        let teller = Teller { cli, out, board, held: &[], confirmation: None };
+                        return Ok(code_of(teller.tell(&death)));
                     }
                     deaths.add(&mut round, death)?;
                 }

@@ -9,7 +9,7 @@ use crate::claim::{Claim, Field, Probe, Time};
 use crate::export::ascii;
 
 /// The function that checks the claims; none for a claim about the last answer, which the last step
-/// checks itself.
+/// checks itself, or about the end of the program, which is watched.
 pub(super) fn of(claims: &[Claim], run: &mut Runtime) -> String {
     let mut body = String::new();
     for claim in claims {
@@ -31,7 +31,9 @@ pub(super) fn of(claims: &[Claim], run: &mut Runtime) -> String {
 fn probe(claim: &Claim, run: &mut Runtime) -> Option<String> {
     let name = |bytes: &FsBytes| string(bytes.as_bytes());
     let (helper, text) = match &claim.probe {
-        Probe::Answer => return None,
+        Probe::Answer | Probe::Returns { .. } | Probe::Always { .. } => return None,
+        Probe::Checker { .. } => (Helper::ProbeChecker, "show_checker()".to_owned()),
+        Probe::KernelLog => (Helper::ProbeLog, "show_log()".to_owned()),
         Probe::Entry { path } => (Helper::ProbeEntry, format!("show_entry({})", name(path))),
         Probe::Attribute { path, field: Field::Target } => {
             (Helper::ProbeTarget, format!("show_target({})", name(path)))

@@ -49,8 +49,12 @@ pub fn program(trace: &Trace, assert: Assert) -> Result<String, ExportError> {
         calls.push_str(if ending.is_empty() { "" } else { "    check_the_end();\n" });
         body.push_str(&ending);
     }
-    Ok([&comment(trace, assert), INCLUDES, &runtime.text(), &body, &main(&runtime, &calls)]
-        .concat())
+    let watched = super::watched(trace, assert);
+    if let Some((tries, _)) = watched {
+        runtime.need(if tries > 1 { Helper::Try } else { Helper::Watch });
+    }
+    let main = main(&runtime, &calls, watched);
+    Ok([&comment(trace, assert), INCLUDES, &runtime.text(), &body, &main].concat())
 }
 
 fn comment(trace: &Trace, assert: Assert) -> String {
@@ -89,6 +93,7 @@ const INCLUDES: &str = "
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -141,10 +146,16 @@ fn remark(op: &Op, outcome: &Outcome) -> String {
     ascii(&answer(op, outcome)).replace('?', "\\x3f") + "."
 }
 
-fn main(runtime: &Runtime, calls: &str) -> String {
+fn main(runtime: &Runtime, calls: &str, watched: Option<(u32, u64)>) -> String {
     let slots = if runtime.has(Helper::Slots) { "    no_open_files();\n" } else { "" };
     let space = if runtime.has(Helper::ProbeSpace) { "    remember_space();\n" } else { "" };
+    let log = if runtime.has(Helper::ProbeLog) { "    remember_log();\n" } else { "" };
     let remount = if runtime.has(Helper::Remount) { NEEDS_REMOUNT } else { "" };
+    let check = if runtime.has(Helper::ProbeChecker) { NEEDS_CHECK } else { "" };
+    let watch = watched.map_or(String::new(), |(tries, seconds)| match tries {
+        0 | 1 => format!("    watch_over(1, {seconds}u);\n"),
+        _ => format!("    own_directory(watch_over({tries}u, {seconds}u));\n"),
+    });
     let summary = if runtime.has(Helper::Claims) { SUMMARY_OF_CLAIMS } else { SUMMARY_OF_STEPS };
     format!(
         "
@@ -155,7 +166,7 @@ int main(int argc, char **argv)
         fprintf(stderr, \"usage: %s [DIRECTORY]\\n\", argv[0]);
         return 2;
     }}
-{remount}    if (argc < 2) {{
+{remount}{check}    if (argc < 2) {{
         const char *parent = getenv(\"TMPDIR\");
         snprintf(fresh, sizeof fresh, \"%s/fathom-XXXXXX\", parent ? parent : \"/tmp\");
         if (!mkdtemp(fresh) || chmod(fresh, 0755) != 0)
@@ -167,7 +178,7 @@ int main(int argc, char **argv)
         harness_failed(argc < 2 ? fresh : argv[1]);
     signal(SIGPIPE, SIG_IGN); // a FIFO without readers shall answer EPIPE
     umask({UMASK});
-{slots}{space}{calls}    printf(\"%lu of %u steps are DIFFERENT\\n\", steps_different, {steps}u);
+{watch}{slots}{space}{log}{calls}    printf(\"%lu of %u steps are DIFFERENT\\n\", steps_different, {steps}u);
 {summary}}}
 ",
         steps = runtime.steps(),
@@ -176,6 +187,13 @@ int main(int argc, char **argv)
 
 const NEEDS_REMOUNT: &str = "    if (!getenv(\"REMOUNT\")) {
         fputs(\"a step remounts the file system: set REMOUNT to a command that does it\\n\", stderr);
+        return 2;
+    }
+";
+
+const NEEDS_CHECK: &str = "    if (!getenv(\"CHECK\")) {
+        fputs(\"the disk is checked in the end: set CHECK to a command that unmounts, checks and mounts\\n\",
+              stderr);
         return 2;
     }
 ";

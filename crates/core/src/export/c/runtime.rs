@@ -41,6 +41,10 @@ const HELPERS: &[(Helper, &str)] = &[
     (Helper::ProbeTime, include_str!("runtime/probe_time.c")),
     (Helper::ProbeOrder, include_str!("runtime/probe_order.c")),
     (Helper::ProbeSpace, include_str!("runtime/probe_space.c")),
+    (Helper::ProbeChecker, include_str!("runtime/probe_checker.c")),
+    (Helper::ProbeLog, include_str!("runtime/probe_log.c")),
+    (Helper::Watch, include_str!("runtime/watch.c")),
+    (Helper::Try, include_str!("runtime/try.c")),
 ];
 
 const REPORT: &str = include_str!("runtime/report.c");
@@ -81,6 +85,10 @@ pub(super) enum Helper {
     ProbeTime,
     ProbeOrder,
     ProbeSpace,
+    ProbeChecker,
+    ProbeLog,
+    Watch,
+    Try,
 }
 
 impl Helper {
@@ -99,7 +107,11 @@ impl Helper {
             | Helper::ProbeEntry
             | Helper::ProbeAttribute
             | Helper::ProbeSame
-            | Helper::ProbeSpace => &[Helper::Claim],
+            | Helper::ProbeSpace
+            | Helper::ProbeLog => &[Helper::Claim],
+            Helper::ProbeChecker => &[Helper::Claim, Helper::Slots],
+            Helper::Watch => &[Helper::Claims],
+            Helper::Try => &[Helper::Watch],
             Helper::ProbeTarget | Helper::ProbeNames => &[Helper::Claim, Helper::Name],
             Helper::ProbeContent | Helper::ProbeXattr => &[Helper::Claim, Helper::Hex],
             Helper::ProbeTime | Helper::ProbeOrder => &[Helper::Claim, Helper::TimeOf],

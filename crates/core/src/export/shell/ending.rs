@@ -10,12 +10,18 @@ use crate::export::ascii;
 /// The checks; none if the last answer is all there is to check.
 pub(super) fn of(claims: &[Claim]) -> Option<String> {
     let mut text = String::new();
-    for claim in claims.iter().filter(|claim| claim.probe != Probe::Answer) {
+    let at_the_end = |claim: &&Claim| {
+        !matches!(claim.probe, Probe::Answer | Probe::Returns { .. } | Probe::Always { .. })
+    };
+    for claim in claims.iter().filter(at_the_end) {
         let (what, expected) = (claim.probe.to_string(), quote(claim.expected.as_bytes()));
         let command = by_tool(&claim.probe).unwrap_or_else(|| {
             format!("told {}", quote(python::probe(claim).unwrap_or_default().as_bytes()))
         });
         let _ = writeln!(text, "# The subject had: {}.", ascii(&claim.found));
+        if let Probe::Checker { .. } = claim.probe {
+            text.push_str("check_disk\n");
+        }
         let _ = writeln!(text, "must_be {} {expected} {command}", quote(what.as_bytes()));
     }
     (!text.is_empty()).then_some(text)
@@ -46,6 +52,7 @@ fn by_tool(probe: &Probe) -> Option<String> {
         Probe::Content { path, offset, len } => {
             Some(format!("bytes_of {} {offset} {len}", quote(path.as_bytes())))
         }
+        Probe::Checker { .. } => Some("echo \"$checked\"".to_owned()),
         Probe::Time { path, time: Time::Mtime } => stat("%.9Y", path),
         Probe::Time { path, time: Time::Ctime } => stat("%.9Z", path),
         _ => None,

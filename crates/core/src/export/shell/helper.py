@@ -336,6 +336,31 @@ def space(field, expected, slack):
     return expected if abs(fall - expected) <= slack else fall
 
 
+# ==== The log of the kernel since the start: its first warning or error (printk levels 0 to 4).
+def remember_log():
+    global log
+    log = os.open(os.environ.get("KMSG", "/dev/kmsg"), os.O_RDONLY | os.O_NONBLOCK)
+    os.lseek(log, 0, os.SEEK_END)
+    return 0
+
+
+def kernel_log():
+    while True:
+        try:
+            text = os.read(log, 65536)
+        except BrokenPipeError:
+            continue
+        except BlockingIOError:
+            return "nothing"
+        if not text:
+            return "nothing"
+        for line in text.decode(errors="replace").split("\n"):
+            head, found, message = line.partition(";")
+            level = head.split(",")[0]
+            if found and level.isdigit() and int(level) <= 4:
+                return message
+
+
 # ==== END
 for line in sys.stdin:
     try:

@@ -19,6 +19,9 @@ const RUNTIME: &str = include_str!("runtime.sh");
 const SLOTS: &str = include_str!("slots.sh");
 const HELPER: &str = include_str!("helper.sh");
 const CLAIMS: &str = include_str!("claims.sh");
+const WATCH: &str = include_str!("watch.sh");
+const TRY: &str = include_str!("try.sh");
+const CHECKER: &str = include_str!("checker.sh");
 
 /// The script.
 ///
@@ -39,18 +42,26 @@ pub fn script(trace: &Trace, assert: Assert) -> Result<String, ExportError> {
         body.push_str(ending);
     }
     let mut text = head(trace, assert);
-    text.push_str(&needs(trace, &body));
+    text.push_str(&needs(trace, assert, &body));
     if helper {
-        let _ = write!(
-            text,
-            "{NEEDS_PYTHON}helper=$(cat <<'PYTHON'\n{}PYTHON\n)\n\n",
-            python::helper(&body_calls(trace, &body))
-        );
+        let program = super::c::program(trace, assert)?;
+        text.push_str(&PYTHON_OR_C.replace("@PROGRAM@", &program));
+        let helper = python::helper(&body_calls(trace, assert, &body));
+        let _ = write!(text, "helper=$(cat <<'PYTHON'\n{helper}PYTHON\n)\n\n");
+    }
+    let watched = super::watched(trace, assert);
+    if let Some((tries, seconds)) = watched {
+        let _ = write!(text, "tries={tries} seconds={seconds}\n{WATCH}");
     }
     text.push_str(RUNTIME);
+    text.push_str(if watched.is_some_and(|(tries, _)| tries > 1) { TRY } else { "" });
     text.push_str(if helper { HELPER } else { SLOTS });
     if has_ending(trace, assert) {
         text.push_str(CLAIMS);
+        text.push_str(if super::checker(trace, assert).is_some() { CHECKER } else { "" });
+    }
+    if body.contains("told 'kernel_log(") {
+        text.push_str("told 'remember_log()' >/dev/null\n");
     }
     if body.contains("told 'space(") {
         text.push_str("told 'remember_space()' >/dev/null\n");
@@ -61,10 +72,13 @@ pub fn script(trace: &Trace, assert: Assert) -> Result<String, ExportError> {
 }
 
 /// What the helper is asked for, also by the functions of the script.
-fn body_calls(trace: &Trace, body: &str) -> String {
-    let remounts = trace.steps.iter().any(|step| step.op == Op::Remount);
+fn body_calls(trace: &Trace, assert: Assert, body: &str) -> String {
+    let remounts = trace.steps.iter().any(|step| step.op == Op::Remount)
+        || super::checker(trace, assert).is_some();
     let more = if remounts { "leave() come_back()" } else { "" };
-    format!("{body} {more} {}", if body.contains("space(") { "remember_space()" } else { "" })
+    let log = if body.contains("kernel_log(") { "remember_log()" } else { "" };
+    let space = if body.contains("space(") { "remember_space()" } else { "" };
+    format!("{body} {more} {log} {space}")
 }
 
 /// The steps, if tools can express each of them and their success is all that is asked for.
@@ -160,12 +174,18 @@ fn head(trace: &Trace, assert: Assert) -> String {
 }
 
 /// What is looked for before anything is done.
-fn needs(trace: &Trace, body: &str) -> String {
+fn needs(trace: &Trace, assert: Assert, body: &str) -> String {
     let attr = body.lines().any(|line| {
         line.starts_with("step ") && (line.contains("fattr ") || line.contains("set_xattr "))
     });
     let remount = trace.steps.iter().any(|step| step.op == Op::Remount);
-    [if attr { NEEDS_ATTR } else { "" }, if remount { NEEDS_REMOUNT } else { "" }].concat()
+    let check = super::checker(trace, assert).is_some();
+    [
+        if attr { NEEDS_ATTR } else { "" },
+        if remount { NEEDS_REMOUNT } else { "" },
+        if check { NEEDS_CHECK } else { "" },
+    ]
+    .concat()
 }
 
 const NEEDS_ATTR: &str = "\
@@ -184,10 +204,29 @@ const NEEDS_REMOUNT: &str = "\
 
 ";
 
-const NEEDS_PYTHON: &str = "\
-command -v python3 >/dev/null || {
-    echo 'python3 is missing: it does what common tools cannot' >&2
+const NEEDS_CHECK: &str = "\
+[ -n \"${CHECK-}\" ] || {
+    echo 'the disk is checked in the end: set CHECK to a command that unmounts, checks and mounts' >&2
     exit 2
+}
+
+";
+
+/// What common tools cannot do is done in Python; where there is none, the same program in C does all.
+const PYTHON_OR_C: &str = "\
+command -v python3 >/dev/null || {
+    command -v cc >/dev/null || {
+        echo 'python3 and cc are missing: one of them must do what common tools cannot' >&2
+        exit 2
+    }
+    echo 'python3 is missing: the same program in C'
+    built=$(mktemp -d) || exit 2
+    trap 'rm -rf \"$built\"' EXIT
+    cat >\"$built/repro.c\" <<'PROGRAM_IN_C'
+@PROGRAM@PROGRAM_IN_C
+    cc -o \"$built/repro\" \"$built/repro.c\" || exit 2
+    \"$built/repro\" \"$@\"
+    exit
 }
 
 ";

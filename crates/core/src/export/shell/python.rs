@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::bytes::FsBytes;
 use crate::claim::{Claim, Field, Probe, Time};
-use crate::flags::Whence;
-use crate::op::{Op, Target, TimeArg};
+use crate::flags::{AccessMode, Mode, OpenFlags, RenameFlags, Whence, XattrFlags};
+use crate::op::{Op, Slot, Target, TimeArg};
 use crate::pattern::Pattern;
 
 /// The helper, in sections.
@@ -60,13 +60,11 @@ fn is_called(name: &str, text: &str) -> bool {
     })
 }
 
-/// The expression of an operation; its value is the answer.
+/// The expression of an operation; its value is the answer. What takes more than a line or two has its
+/// function.
 pub(super) fn expression(op: &Op) -> String {
     match op {
-        Op::Open { slot, path, flags, mode } => {
-            let flags: Vec<String> = flags.names().iter().map(|name| flag(name)).collect();
-            format!("open_slot({slot}, {}, {}, {:#o})", bytes(path), flags.join(" | "), mode.0)
-        }
+        Op::Open { slot, path, flags, mode } => open(*slot, path, *flags, *mode),
         Op::Close { slot } => format!("close_slot({slot})"),
         Op::Getdents { slot } => format!("entries({slot})"),
         Op::Fsync { slot } => format!("call(\"fsync\", fd({slot}))"),
@@ -76,44 +74,13 @@ pub(super) fn expression(op: &Op) -> String {
         Op::Umask { mask } => format!("os.umask({:#o})", mask.0 & 0o777),
         Op::Identity { uid, gid, groups } => format!("identity({uid}, {gid}, {groups:?})"),
         Op::Remount => "leave()".to_owned(),
-        Op::Read { .. }
-        | Op::Pread { .. }
-        | Op::Write { .. }
-        | Op::Pwrite { .. }
-        | Op::Lseek { .. }
-        | Op::Fallocate { .. }
-        | Op::SyncFileRange { .. }
-        | Op::MmapStore { .. }
-        | Op::MmapLoad { .. }
-        | Op::CopyFileRange { .. } => on_contents(op),
-        Op::Setxattr { .. }
-        | Op::Getxattr { .. }
-        | Op::Listxattr { .. }
-        | Op::Removexattr { .. } => on_xattrs(op),
-        Op::Truncate { target, .. }
-        | Op::Chmod { target, .. }
-        | Op::Chown { target, .. }
-        | Op::Utimens { target, .. }
-        | Op::Stat { target }
-        | Op::Statfs { target }
-        | Op::Access { target, .. } => on_attributes(op, target),
-        _ => on_names(op),
-    }
-}
-
-fn on_contents(op: &Op) -> String {
-    match op {
         Op::Read { slot, len } => format!("read({slot}, {})", (*len).min(BUFFER_BYTES)),
         Op::Pread { slot, offset, len } => {
             format!("pread({slot}, {}, {offset})", (*len).min(BUFFER_BYTES))
         }
         Op::Write { slot, data } => format!("write({slot}, {})", pattern(data)),
-        Op::Pwrite { slot, offset, data } => {
-            format!("pwrite({slot}, {}, {offset})", pattern(data))
-        }
-        Op::Lseek { slot, offset, whence } => {
-            format!("os.lseek(fd({slot}), {offset}, {})", seek(*whence))
-        }
+        Op::Pwrite { slot, offset, data } => format!("pwrite({slot}, {}, {offset})", pattern(data)),
+        Op::Lseek { slot, offset, whence } => lseek(*slot, *offset, *whence),
         Op::Fallocate { slot, mode, offset, len } => {
             format!("call(\"fallocate\", fd({slot}), {:#x}, {offset}, {len})", mode.bits())
         }
@@ -125,96 +92,122 @@ fn on_contents(op: &Op) -> String {
         }
         Op::MmapLoad { slot, offset, len } => format!("mmap_load({slot}, {len}, {offset})"),
         Op::CopyFileRange { from, from_offset, to, to_offset, len, flags } => {
-            let place = |at: &Option<i64>| at.map_or("None".to_owned(), |at| at.to_string());
-            let (from_offset, to_offset) = (place(from_offset), place(to_offset));
+            let (from_offset, to_offset) = (optional(*from_offset), optional(*to_offset));
             format!("copy_file_range({from}, {from_offset}, {to}, {to_offset}, {len}, {flags})")
         }
-        other => unreachable!("{} works on no contents", other.name()),
-    }
-}
-
-fn on_names(op: &Op) -> String {
-    match op {
         Op::Mkdir { path, mode } => nothing(format!("os.mkdir({}, {:#o})", bytes(path), mode.0)),
         Op::Rmdir { path } => nothing(format!("os.rmdir({})", bytes(path))),
         Op::Unlink { path } => nothing(format!("os.unlink({})", bytes(path))),
-        Op::Rename { from, to, flags } if flags.is_empty() => {
-            nothing(format!("os.rename({}, {})", bytes(from), bytes(to)))
-        }
-        Op::Rename { from, to, flags } => {
-            let (from, to, flags) = (bytes(from), bytes(to), flags.bits());
-            format!("call(\"renameat2\", -100, {from}, -100, {to}, {flags:#x})")
-        }
-        Op::Link { from, to, follow } => {
-            let flags = if *follow { 0x400 } else { 0 };
-            format!("call(\"linkat\", -100, {}, -100, {}, {flags:#x})", bytes(from), bytes(to))
-        }
+        Op::Rename { from, to, flags } => rename(from, to, *flags),
+        Op::Link { from, to, follow } => link(from, to, *follow),
         Op::Symlink { target, path } => {
             nothing(format!("os.symlink({}, {})", bytes(target), bytes(path)))
         }
         Op::Readlink { path, len } => {
             format!("readlink({}, {})", bytes(path), (*len as i32).clamp(0, PATH_BYTES))
         }
-        Op::Mknod { path, mode, dev: (major, minor) } => {
-            let dev = format!("os.makedev({}, {})", major & 0xfff, minor & 0xf_ffff);
-            nothing(format!("os.mknod({}, {:#o}, {dev})", bytes(path), mode.0))
+        Op::Mknod { path, mode, dev } => mknod(path, *mode, *dev),
+        Op::Truncate { target, len } => {
+            nothing(format!("os.{}({}, {len})", op.call(), place(target)))
         }
-        other => unreachable!("{} is no operation on names", other.name()),
-    }
-}
-
-fn on_attributes(op: &Op, target: &Target) -> String {
-    let (dir, path, how) = location(target);
-    let plain = place(target);
-    match op {
-        Op::Truncate { len, .. } => nothing(format!("os.{}({plain}, {len})", op.call())),
-        Op::Chmod { mode, .. } if op.call() == "fchmodat2" => {
-            format!("call(\"syscall\", 452, {dir}, {path}, {:#o}, {how})", mode.0)
-        }
-        Op::Chmod { mode, .. } => nothing(format!("os.{}({plain}, {:#o})", op.call(), mode.0)),
-        Op::Chown { uid, gid, .. } => {
-            let id = |id: &Option<u32>| id.map_or("-1".to_owned(), |id| id.to_string());
-            nothing(format!("os.{}({plain}, {}, {})", op.call(), id(uid), id(gid)))
-        }
-        Op::Utimens { atime, mtime, .. } => {
-            let (atime, mtime) = (time(atime), time(mtime));
-            match target {
-                Target::Slot(_) => format!("utimens(\"futimens\", ({dir},), {atime}, {mtime})"),
-                _ => format!("utimens(\"utimensat\", ({dir}, {path}), {atime}, {mtime}, {how})"),
-            }
-        }
-        Op::Stat { .. } => format!("attributes(os.{}({plain}))", op.call()),
-        Op::Statfs { .. } => {
-            // The counts are not compared.
-            format!("os.{}({plain}) and 0", op.call().replace("statfs", "statvfs"))
-        }
-        Op::Access { mode, effective, .. } => {
-            let how = how | if *effective { 0x200 } else { 0 };
-            format!("call(\"syscall\", 439, {dir}, {path}, {:#x}, {how:#x})", mode.bits())
-        }
-        other => unreachable!("{} works on no attributes", other.name()),
-    }
-}
-
-fn on_xattrs(op: &Op) -> String {
-    match op {
+        Op::Chmod { target, mode } => chmod(op.call(), target, *mode),
+        Op::Chown { target, uid, gid } => chown(op.call(), target, *uid, *gid),
+        Op::Utimens { target, atime, mtime } => utimens(target, atime, mtime),
+        Op::Stat { target } => format!("attributes(os.{}({}))", op.call(), place(target)),
+        Op::Statfs { target } => statfs(op.call(), target),
+        Op::Access { target, mode, effective } => access(target, *mode, *effective),
         Op::Setxattr { target, name, value, flags } => {
-            let (at, name, size) = (place(target), bytes(name), value.len);
-            let (call, value, flags) = (op.call(), pattern(value), flags.bits());
-            format!("call(\"{call}\", {at}, {name}, {value}, {size}, {flags:#x})")
+            setxattr(op.call(), (target, name), value, *flags)
         }
-        Op::Getxattr { target, name, len } => {
-            let (at, len) = (place(target), (*len).min(XATTR_BYTES));
-            format!("getxattr(\"{}\", {at}, {}, {len})", op.call(), bytes(name))
-        }
+        Op::Getxattr { target, name, len } => getxattr(op.call(), target, name, *len),
         Op::Listxattr { target, len } => {
             format!("listxattr(\"{}\", {}, {})", op.call(), place(target), (*len).min(XATTR_BYTES))
         }
         Op::Removexattr { target, name } => {
             format!("call(\"{}\", {}, {})", op.call(), place(target), bytes(name))
         }
-        other => unreachable!("{} works on no xattrs", other.name()),
     }
+}
+
+fn open(slot: Slot, path: &FsBytes, flags: OpenFlags, mode: Mode) -> String {
+    let flags: Vec<String> = flags.names().iter().map(|name| flag(name)).collect();
+    format!("open_slot({slot}, {}, {}, {:#o})", bytes(path), flags.join(" | "), mode.0)
+}
+
+fn lseek(slot: Slot, offset: i64, whence: Whence) -> String {
+    format!("os.lseek(fd({slot}), {offset}, {})", seek(whence))
+}
+
+/// An offset; without one the position counts.
+fn optional(offset: Option<i64>) -> String {
+    offset.map_or("None".to_owned(), |offset| offset.to_string())
+}
+
+fn rename(from: &FsBytes, to: &FsBytes, flags: RenameFlags) -> String {
+    let (from, to) = (bytes(from), bytes(to));
+    if flags.is_empty() {
+        return nothing(format!("os.rename({from}, {to})"));
+    }
+    format!("call(\"renameat2\", -100, {from}, -100, {to}, {:#x})", flags.bits())
+}
+
+fn link(from: &FsBytes, to: &FsBytes, follow: bool) -> String {
+    let flags = if follow { 0x400 } else { 0 };
+    format!("call(\"linkat\", -100, {}, -100, {}, {flags:#x})", bytes(from), bytes(to))
+}
+
+fn mknod(path: &FsBytes, mode: Mode, (major, minor): (u32, u32)) -> String {
+    let dev = format!("os.makedev({}, {})", major & 0xfff, minor & 0xf_ffff);
+    nothing(format!("os.mknod({}, {:#o}, {dev})", bytes(path), mode.0))
+}
+
+fn chmod(call: &str, target: &Target, mode: Mode) -> String {
+    if call == "fchmodat2" {
+        let (dir, path, how) = location(target);
+        return format!("call(\"syscall\", 452, {dir}, {path}, {:#o}, {how})", mode.0);
+    }
+    nothing(format!("os.{call}({}, {:#o})", place(target), mode.0))
+}
+
+fn chown(call: &str, target: &Target, uid: Option<u32>, gid: Option<u32>) -> String {
+    let id = |id: Option<u32>| id.map_or("-1".to_owned(), |id| id.to_string());
+    nothing(format!("os.{call}({}, {}, {})", place(target), id(uid), id(gid)))
+}
+
+fn utimens(target: &Target, atime: &TimeArg, mtime: &TimeArg) -> String {
+    let (dir, path, how) = location(target);
+    let (atime, mtime) = (time(atime), time(mtime));
+    match target {
+        Target::Slot(_) => format!("utimens(\"futimens\", ({dir},), {atime}, {mtime})"),
+        _ => format!("utimens(\"utimensat\", ({dir}, {path}), {atime}, {mtime}, {how})"),
+    }
+}
+
+/// The counts are not compared.
+fn statfs(call: &str, target: &Target) -> String {
+    format!("os.{}({}) and 0", call.replace("statfs", "statvfs"), place(target))
+}
+
+fn access(target: &Target, mode: AccessMode, effective: bool) -> String {
+    let (dir, path, how) = location(target);
+    let how = how | if effective { 0x200 } else { 0 };
+    format!("call(\"syscall\", 439, {dir}, {path}, {:#x}, {how:#x})", mode.bits())
+}
+
+fn setxattr(
+    call: &str,
+    (target, name): (&Target, &FsBytes),
+    value: &Pattern,
+    flags: XattrFlags,
+) -> String {
+    let (at, name, size) = (place(target), bytes(name), value.len);
+    let (value, flags) = (pattern(value), flags.bits());
+    format!("call(\"{call}\", {at}, {name}, {value}, {size}, {flags:#x})")
+}
+
+fn getxattr(call: &str, target: &Target, name: &FsBytes, len: u64) -> String {
+    let (at, len) = (place(target), len.min(XATTR_BYTES));
+    format!("getxattr(\"{call}\", {at}, {}, {len})", bytes(name))
 }
 
 /// The expression that shows what a claim is about; none for the last answer.
@@ -224,7 +217,10 @@ pub(super) fn probe(claim: &Claim) -> Option<String> {
         Time::Ctime => "\"c\"",
     };
     Some(match &claim.probe {
-        Probe::Answer => return None,
+        Probe::Answer | Probe::Returns { .. } | Probe::Always { .. } | Probe::Checker { .. } => {
+            return None;
+        }
+        Probe::KernelLog => "kernel_log()".to_owned(),
         Probe::Entry { path } => format!("entry({})", bytes(path)),
         Probe::Attribute { path, field: Field::Target } => format!("target({})", bytes(path)),
         Probe::Attribute { .. } => return None,

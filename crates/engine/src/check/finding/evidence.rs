@@ -48,9 +48,45 @@ impl Runner<'_> {
                 }
                 claims.out
             }
-            _ => Vec::new(),
+            other => final_claims(other),
         };
         Ok((trees, claims))
+    }
+}
+
+/// The claims of what shows neither in an answer nor in a tree.
+pub(super) fn final_claims(violation: &Violation) -> Vec<Claim> {
+    /// A program waits at least so long for a call that did not return.
+    const SECONDS_MIN: u64 = 10;
+    /// What comes and goes has so many chances to come.
+    const TRIES: u32 = 20;
+    let claim = |probe, expected: &str, found: String| {
+        vec![Claim { probe, expected: expected.to_owned(), found }]
+    };
+    match violation {
+        Violation::Checker { command, code, .. } => {
+            let found =
+                code.map_or("ended by a signal".to_owned(), |code| format!("exit code {code}"));
+            claim(Probe::Checker { command: command.clone() }, "clean", found)
+        }
+        Violation::KernelLog { lines } => {
+            claim(Probe::KernelLog, "nothing", lines.first().cloned().unwrap_or_default())
+        }
+        Violation::Hang { seconds } => {
+            let seconds = (*seconds).max(SECONDS_MIN);
+            claim(Probe::Returns { seconds }, "yes", "no".to_owned())
+        }
+        Violation::Died { .. }
+        | Violation::Oops { .. }
+        | Violation::KernelReport { .. }
+        | Violation::OutOfMemory { .. } => {
+            claim(Probe::Returns { seconds: SECONDS_MIN }, "yes", "no".to_owned())
+        }
+        Violation::NonDeterministic { first, second } => {
+            let found = format!("{first}, then {second}");
+            claim(Probe::Always { tries: TRIES }, "yes", found)
+        }
+        Violation::Outcome { .. } | Violation::Tree { .. } => Vec::new(),
     }
 }
 

@@ -9,6 +9,7 @@ use fathom_core::{
 use fathom_model::{Model, TreeOptions};
 use serde::{Deserialize, Serialize};
 
+use super::evidence::final_claims;
 use super::shrink::Shrinker;
 use super::{Disk, Finding, RunRecord, Stored, TraceConfig, finding_id};
 use crate::check::Plan;
@@ -95,6 +96,7 @@ pub fn investigate(
         minimal = shrinker.shrink(&case.ops()).and_then(Case::of_run).unwrap_or(minimal);
     }
     let (trees, claims) = runner.evidence(&minimal.ops(), &mut minimal.violation)?;
+    expect_answer(&plan.reference, &mut minimal);
     let subject = runner.subject.name();
     let mut minimal_trace = trace(&subject, plan, &signature, minimal.steps.clone());
     minimal_trace.header.claims = claims;
@@ -112,6 +114,20 @@ pub fn investigate(
         sightings: 1,
         complete: true,
     })
+}
+
+/// What answers now one thing and now another is held against the reference: its answer is the one
+/// that a program expects.
+fn expect_answer(reference: &fathom_model::Config, case: &mut Case) {
+    let (Violation::NonDeterministic { .. }, Ok(mut model)) =
+        (&case.violation, Model::new(reference.clone()))
+    else {
+        return;
+    };
+    let answers: Vec<Outcome> = case.steps.iter().map(|step| model.execute(&step.op)).collect();
+    if let (Some(last), Some(answer)) = (case.steps.last_mut(), answers.into_iter().next_back()) {
+        last.expected = Some(answer);
+    }
 }
 
 /// A finding as it was first seen: nothing was run again, nothing is shorter.
@@ -158,7 +174,7 @@ fn expected_trees(plan: &Plan, ops: &[Op]) -> Trees {
     trees
 }
 
-/// A call that never returned: nothing can be run again.
+/// A call that never returned, in a process that cannot go on.
 pub fn hang(subject: &str, plan: &Plan, ops: &[Op], late: Duration) -> Finding {
     let violation = Violation::Hang { seconds: late.as_secs() };
     source(subject, plan).last_words(ops, violation)
@@ -199,7 +215,8 @@ impl FindingSource {
             trees.expected = model.volume().tree(TreeOptions::default());
         }
         let signature = Signature::of(ops.last().unwrap_or(&Op::Remount), &violation);
-        let trace = self.trace(&signature, steps);
+        let mut trace = self.trace(&signature, steps);
+        trace.header.claims = final_claims(&violation);
         let seen = signature.to_string();
         Finding {
             id: finding_id(&self.subject, &signature, ops.iter()),
@@ -213,8 +230,17 @@ impl FindingSource {
             labels: self.labels.clone(),
             disks: Vec::new(),
             sightings: 1,
-            complete: true,
+            complete: false,
         }
+    }
+
+    /// Completes a finding of [`FindingSource::last_words`] that was run again and shrunk to the
+    /// operations `minimal`; `runs` has what each further run ended with.
+    pub fn confirmed(&self, first: Finding, minimal: &[Op], runs: Vec<RunRecord>) -> Finding {
+        let shrunk = self.last_words(minimal, first.violation);
+        let runs = first.runs.into_iter().chain(runs).collect();
+        let (trace, labels) = (first.trace, first.labels);
+        Finding { trace, runs, labels, complete: true, ..shrunk }
     }
 
     fn trace(&self, signature: &Signature, steps: Vec<Step>) -> Trace {

@@ -189,7 +189,19 @@ impl CrashSystem<'_> {
             return None;
         }
         let window = &interruption.window;
-        let capacity = |position| self.recovered(&window.image_at(position))?.capacity_bytes;
+        let capacity = |position| {
+            let image = window.image_at(position);
+            // Whoever examines it for the first time may die of it.
+            let first = self.supervision.is_some() && !self.ledger.images.contains(image.digest());
+            if first {
+                last_words::begin_image(&self.supervision, &CrashPoint::Linear { position });
+            }
+            let known = self.recovered(&image);
+            if first {
+                last_words::end(&self.supervision);
+            }
+            known?.capacity_bytes
+        };
         let smaller = capacity(window.from())?.min(capacity(window.to())?);
         Some(smaller.saturating_sub(self.subject.guarantee().capacity_slack_bytes.is))
     }

@@ -12,19 +12,24 @@ mod device;
 mod mount;
 
 use ::fatfs::{Date, DateTime, FileSystem, FormatVolumeOptions, FsOptions, Time, TimeProvider};
-use fathom_block::{BlockBacked, Geometry, Guarantee, Image, MountFailure, Mounted, Recorder};
+use fathom_block::{BlockBacked, Geometry, Guarantee, Image, Recorder};
 use fathom_core::{Errno, HarnessFault};
 
 use device::Stream;
 use mount::Mount;
 
 use super::device::SharedDevice;
+use super::frame::{Driver, Library};
 
 /// 64 sectors: the boot sector, two tables of one sector each, a root directory of four and 57 clusters.
 const DEFAULT_GEOMETRY: Geometry = Geometry::disk(64 * 512);
 
-/// Entries of the root directory; a name takes two or more (long and short).
+/// Entries of the root directory of a small disk; a name takes two or more (long and short).
 const ROOT_ENTRIES: u16 = 64;
+
+/// Entries of the root directory of a disk of a MiB or more, as formatting programs make them: a
+/// session of many files must not run out of names long before it runs out of space.
+const ROOT_ENTRIES_LARGE: u16 = 512;
 
 /// The file system on a geometry.
 ///
@@ -36,61 +41,43 @@ pub fn open(geometry: Option<Geometry>) -> Result<Box<dyn BlockBacked>, HarnessF
         let why = "FAT needs a disk of 512-byte sectors that can be rewritten";
         return Err(HarnessFault::new("making a FAT file system", why));
     }
-    Ok(Box::new(Fat { geometry, guarantee: guarantee() }))
+    Ok(Library::<Fat>::boxed(geometry, guarantee()))
 }
 
 fn guarantee() -> Guarantee {
     Guarantee::parse(include_str!("../../../profiles/fatfs.toml")).expect("tested below")
 }
 
-/// FAT as a recipe.
-struct Fat {
-    geometry: Geometry,
-    guarantee: Guarantee,
-}
+/// The driver of the crate.
+struct Fat;
 
-impl BlockBacked for Fat {
-    fn name(&self) -> &str {
-        "fatfs"
-    }
+impl Driver for Fat {
+    const NAME: &'static str = "fatfs";
+    const VERSION: &'static str = "fatfs 0.3.6";
+    type Mount = Mount;
 
-    fn version(&self) -> &str {
-        "fatfs 0.3.6"
-    }
-
-    fn geometry(&self) -> Geometry {
-        self.geometry
-    }
-
-    fn guarantee(&self) -> &Guarantee {
-        &self.guarantee
-    }
-
-    fn format(&self) -> Result<Image, HarnessFault> {
+    fn format(geometry: Geometry) -> Result<Image, HarnessFault> {
         let fault = |error: &dyn std::fmt::Display| {
-            let sectors = self.geometry.size_bytes / self.geometry.write_bytes;
+            let sectors = geometry.size_bytes / geometry.write_bytes;
             HarnessFault::new("formatting fatfs", format!("{error} ({sectors} sectors)"))
         };
-        let device = Recorder::new(self.geometry.blank_image(), self.geometry)
-            .map_err(|error| fault(&error))?;
+        let device =
+            Recorder::new(geometry.blank_image(), geometry).map_err(|error| fault(&error))?;
         let device = SharedDevice::new(device);
+        let entries = if geometry.size_bytes < 1 << 20 { ROOT_ENTRIES } else { ROOT_ENTRIES_LARGE };
         let options =
-            FormatVolumeOptions::new().bytes_per_cluster(512).max_root_dir_entries(ROOT_ENTRIES);
+            FormatVolumeOptions::new().bytes_per_cluster(512).max_root_dir_entries(entries);
         ::fatfs::format_volume(Stream::new(device.clone()), options)
             .map_err(|error| fault(&error))?;
         Ok(device.power_off().into_parts().0)
     }
 
-    fn mount(&self, device: Recorder) -> Result<Box<dyn Mounted>, Box<MountFailure>> {
-        let device = SharedDevice::new(device);
+    fn mount(device: &SharedDevice) -> Result<Mount, Errno> {
         let stream = Stream::new(device.clone());
         let options = FsOptions::new().time_provider(&FixedClock);
         match FileSystem::new(stream.clone(), options) {
-            Ok(fs) => Ok(Box::new(Mount::new(fs, stream, device))),
-            Err(error) => {
-                let errno = errno(&error);
-                Err(Box::new(MountFailure { errno, device: device.power_off() }))
-            }
+            Ok(fs) => Ok(Mount::new(fs, stream, device.clone())),
+            Err(error) => Err(errno(&error)),
         }
     }
 }

@@ -7,13 +7,13 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::rc::Rc;
 
 use ::fatfs::{Dir, DirEntry, File, FileSystem};
-use fathom_block::{Mounted, Recorder};
 use fathom_core::flags::OpenFlags;
-use fathom_core::{Errno, FsPath, Op, Outcome, Slot, Tree};
+use fathom_core::{Errno, FsPath, Slot};
 
 use super::device::Stream;
 use crate::library::calls::{self, Calls, ENTRIES_MAX, Found, Renaming};
 use crate::library::device::SharedDevice;
+use crate::library::frame;
 
 type Fs = FileSystem<Stream>;
 
@@ -262,28 +262,17 @@ impl Calls for Mount {
     }
 }
 
-impl Mounted for Mount {
-    fn apply(&mut self, op: &Op) -> Outcome {
-        calls::apply(self, op)
+impl frame::Mount for Mount {
+    fn device(&self) -> &SharedDevice {
+        &self.device
     }
 
-    fn observe(&mut self) -> Tree {
-        self.stream.observing(true);
-        let tree = calls::observe(self);
-        self.stream.observing(false);
-        tree
+    fn observing(&mut self, begins: bool) {
+        self.stream.observing(begins);
     }
 
-    fn position(&self) -> usize {
-        self.device.position()
-    }
-
-    fn look_at_device(&self, look: &mut dyn FnMut(&Recorder)) {
-        self.device.look(look);
-    }
-
-    fn unmount(self: Box<Self>) -> (Outcome, Recorder) {
-        let Mount { open, fs, mut stream, device } = *self;
+    fn unmount(self) -> Result<u64, Errno> {
+        let Mount { open, fs, mut stream, .. } = self;
         let mut result = Ok(0);
         for (_, open) in open {
             result = result.and(Mount::close_file(open));
@@ -291,11 +280,6 @@ impl Mounted for Mount {
         if let Ok(fs) = Rc::try_unwrap(fs) {
             result = result.and(errno(fs.unmount().and_then(|()| stream.flush())).map(|()| 0));
         }
-        (result.map_or_else(Outcome::err, Outcome::ok), device.power_off())
-    }
-
-    fn power_off(self: Box<Self>) -> Recorder {
-        // Files and file system write when they are dropped: into the void.
-        self.device.power_off()
+        result
     }
 }

@@ -11,13 +11,14 @@
 mod mount;
 
 use ::redoxfs::{BLOCK_SIZE, Disk, FileSystem, HEADER_RING, Header};
-use fathom_block::{BlockBacked, Geometry, Guarantee, Image, MountFailure, Mounted, Recorder};
+use fathom_block::{BlockBacked, Geometry, Guarantee, Image, Recorder};
 use fathom_core::{Errno, HarnessFault};
 use syscall::error::{EIO, Error, Result as DiskResult};
 
 use mount::Mount;
 
 use super::device::SharedDevice;
+use super::frame::{Driver, Library};
 
 const BLOCK_BYTES: usize = BLOCK_SIZE as usize;
 
@@ -43,7 +44,7 @@ pub fn open(geometry: Option<Geometry>) -> Result<Box<dyn BlockBacked>, HarnessF
         let why = "redoxfs needs a rewritable disk whose sectors divide 4096 bytes";
         return Err(HarnessFault::new("making a redoxfs", why));
     }
-    Ok(Box::new(Redox { geometry, guarantee: guarantee() }))
+    Ok(Library::<Redox>::boxed(geometry, guarantee()))
 }
 
 fn guarantee() -> Guarantee {
@@ -83,50 +84,31 @@ fn errno(error: Error) -> Errno {
     Errno(error.errno as u16)
 }
 
-/// redoxfs as a recipe.
-struct Redox {
-    geometry: Geometry,
-    guarantee: Guarantee,
-}
+/// The driver of the crate.
+struct Redox;
 
-impl BlockBacked for Redox {
-    fn name(&self) -> &str {
-        "redoxfs"
-    }
+impl Driver for Redox {
+    const NAME: &'static str = "redoxfs";
+    const VERSION: &'static str = "redoxfs 0.9.1";
+    type Mount = Mount;
 
-    fn version(&self) -> &str {
-        "redoxfs 0.9.1"
-    }
-
-    fn geometry(&self) -> Geometry {
-        self.geometry
-    }
-
-    fn guarantee(&self) -> &Guarantee {
-        &self.guarantee
-    }
-
-    fn format(&self) -> Result<Image, HarnessFault> {
+    fn format(geometry: Geometry) -> Result<Image, HarnessFault> {
         let fault = |error: String| HarnessFault::new("formatting redoxfs", error);
-        let device = Recorder::new(self.geometry.blank_image(), self.geometry)
+        let device = Recorder::new(geometry.blank_image(), geometry)
             .map_err(|error| fault(error.to_string()))?;
         let device = SharedDevice::new(device);
         FileSystem::create(BlockDisk(device.clone()), None, NOW, 0).map_err(|error| {
-            let blocks = self.geometry.size_bytes / BLOCK_BYTES;
+            let blocks = geometry.size_bytes / BLOCK_BYTES;
             fault(format!("{} on {blocks} blocks of {BLOCK_BYTES} bytes", errno(error)))
         })?;
         Ok(with_fixed_id(device.power_off().into_parts().0))
     }
 
-    fn mount(&self, device: Recorder) -> Result<Box<dyn Mounted>, Box<MountFailure>> {
-        let device = SharedDevice::new(device);
+    fn mount(device: &SharedDevice) -> Result<Mount, Errno> {
         // With the clean-up that the crate's own servers ask for.
         match FileSystem::open(BlockDisk(device.clone()), None, None, true) {
-            Ok(fs) => Ok(Box::new(Mount::new(fs, device))),
-            Err(error) => {
-                let errno = errno(error);
-                Err(Box::new(MountFailure { errno, device: device.power_off() }))
-            }
+            Ok(fs) => Ok(Mount::new(fs, device.clone())),
+            Err(error) => Err(errno(error)),
         }
     }
 }

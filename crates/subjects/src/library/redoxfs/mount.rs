@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use ::redoxfs::{FileSystem, Node, Transaction, TreeData, TreePtr};
-use fathom_block::{Mounted, Recorder};
 use fathom_core::flags::OpenFlags;
 use fathom_core::plain::{DIR_MODE, FILE_MODE};
-use fathom_core::{Errno, FsPath, Op, Outcome, Slot, Tree};
+use fathom_core::{Errno, FsPath, Slot};
 use syscall::error::Result as DiskResult;
 
 use super::{BlockDisk, NOW};
 use crate::library::calls::{self, Calls, ENTRIES_MAX, Found, Renaming};
 use crate::library::device::SharedDevice;
+use crate::library::frame;
 
 struct OpenFile {
     node: TreePtr<Node>,
@@ -204,33 +204,16 @@ impl Calls for Mount {
     }
 }
 
-impl Mounted for Mount {
-    fn apply(&mut self, op: &Op) -> Outcome {
-        calls::apply(self, op)
+impl frame::Mount for Mount {
+    fn device(&self) -> &SharedDevice {
+        &self.device
     }
 
-    fn observe(&mut self) -> Tree {
-        calls::observe(self)
-    }
-
-    fn position(&self) -> usize {
-        self.device.position()
-    }
-
-    fn look_at_device(&self, look: &mut dyn FnMut(&Recorder)) {
-        self.device.look(look);
-    }
-
-    fn unmount(mut self: Box<Self>) -> (Outcome, Recorder) {
+    fn unmount(mut self) -> Result<u64, Errno> {
         let mut result = Ok(0);
         while let Some((_, open)) = self.open.pop_first() {
             result = result.and(self.close_file(&open));
         }
-        result = result.and(self.fs.cleanup().map(|()| 0).map_err(super::errno));
-        (result.map_or_else(Outcome::err, Outcome::ok), self.device.power_off())
-    }
-
-    fn power_off(self: Box<Self>) -> Recorder {
-        self.device.power_off()
+        result.and(self.fs.cleanup().map(|()| 0).map_err(super::errno))
     }
 }

@@ -13,13 +13,14 @@ mod e2fsprogs;
 mod mount;
 
 use ::rsext4::{Ext4, MountOptions, MountServices, NoopObserver};
-use fathom_block::{BlockBacked, Geometry, Guarantee, Image, MountFailure, Mounted, Recorder};
-use fathom_core::HarnessFault;
+use fathom_block::{BlockBacked, Geometry, Guarantee, Image};
+use fathom_core::{Errno, HarnessFault};
 
 use device::{Disk, FixedClock};
 use mount::Mount;
 
 use super::device::SharedDevice;
+use super::frame::{Driver, Library};
 
 /// Blocks of an image: at 1 KiB, mkfs.ext4 gives a journal from 2048 blocks on.
 const BLOCK_BYTES: usize = 1024;
@@ -40,7 +41,7 @@ pub fn open(geometry: Option<Geometry>) -> Result<Box<dyn BlockBacked>, HarnessF
         let size_bytes = geometry.size_bytes;
         format!("{size_bytes} bytes are too few for a journal: give 2 MiB or more")
     } else {
-        return Ok(Box::new(Rsext4 { geometry, guarantee: guarantee() }));
+        return Ok(Library::<Rsext4>::boxed(geometry, guarantee()));
     };
     Err(HarnessFault::new("making an ext4 file system", why))
 }
@@ -49,50 +50,28 @@ fn guarantee() -> Guarantee {
     Guarantee::parse(include_str!("../../../profiles/rsext4.toml")).expect("tested below")
 }
 
-/// ext4 as a recipe.
-struct Rsext4 {
-    geometry: Geometry,
-    guarantee: Guarantee,
-}
+/// The driver of the crate.
+struct Rsext4;
 
-impl BlockBacked for Rsext4 {
-    fn name(&self) -> &str {
-        "rsext4"
+impl Driver for Rsext4 {
+    const NAME: &'static str = "rsext4";
+    const VERSION: &'static str = "rsext4 0.9.2";
+    const HAS_CHECKER: bool = true;
+    type Mount = Mount;
+
+    fn format(geometry: Geometry) -> Result<Image, HarnessFault> {
+        e2fsprogs::format(&geometry)
     }
 
-    fn version(&self) -> &str {
-        "rsext4 0.9.2"
-    }
-
-    fn geometry(&self) -> Geometry {
-        self.geometry
-    }
-
-    fn guarantee(&self) -> &Guarantee {
-        &self.guarantee
-    }
-
-    fn format(&self) -> Result<Image, HarnessFault> {
-        e2fsprogs::format(&self.geometry)
-    }
-
-    fn mount(&self, device: Recorder) -> Result<Box<dyn Mounted>, Box<MountFailure>> {
-        let device = SharedDevice::new(device);
+    fn mount(device: &SharedDevice) -> Result<Mount, Errno> {
         let services = MountServices::new(FixedClock, (), NoopObserver);
         match Ext4::mount(Disk(device.clone()), services, MountOptions::read_write()) {
-            Ok(fs) => Ok(Box::new(Mount::new(fs, device))),
-            Err(error) => {
-                let errno = mount::errno(error);
-                Err(Box::new(MountFailure { errno, device: device.power_off() }))
-            }
+            Ok(fs) => Ok(Mount::new(fs, device.clone())),
+            Err(error) => Err(mount::errno(error)),
         }
     }
 
-    fn has_checker(&self) -> bool {
-        true
-    }
-
-    fn fsck(&self, image: &Image) -> Result<Option<String>, HarnessFault> {
+    fn fsck(image: &Image) -> Result<Option<String>, HarnessFault> {
         e2fsprogs::check(image)
     }
 }

@@ -8,7 +8,7 @@ static void claim(const char *what)
 }
 
 /* A call of a probe failed: its error is what was found. */
-static void show_errno(void)
+static void __attribute__((unused)) show_errno(void)
 {
     fputs(errno_name(errno), payload);
 }
