@@ -79,7 +79,7 @@ pub(crate) fn codes(log: &[u8]) -> String {
         .match_indices("code=\"")
         .filter_map(|(at, found)| text[at + found.len()..].split('"').next())
         // Codes that end so announce a pass.
-        .filter(|code| !code.ends_with("0000"))
+        .filter(|code| code.starts_with("0x") && !code.ends_with("0000"))
         .collect();
     codes.into_iter().take(CODES_MAX).collect::<Vec<_>>().join(" ")
 }

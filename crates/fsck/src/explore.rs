@@ -12,13 +12,15 @@ use serde::Serialize;
 use crate::case::Case;
 use crate::cover::{Comparison, Record};
 use crate::map::{Field, MapError};
-use crate::run::{DiskDelta, RunError};
+use crate::run::{DiskDelta, Outcome, RunError};
 use crate::runner::CaseRunner;
 use crate::subject::{REPAIR, Subject};
 use crate::values::{Values, values};
 
 /// Comparisons of one site that are followed: a loop over a table asks too many questions.
 const PER_SITE_MAX: usize = 24;
+/// Times that a field is explored anew if the surroundings changed.
+const RESTARTS_MAX: usize = 2;
 
 /// What the exploration of one field came to.
 #[derive(Clone, Debug, Serialize)]
@@ -33,6 +35,8 @@ pub struct Explored {
     pub paths: u64,
     /// Whether every value that was asked for has been tried.
     pub closed: bool,
+    /// Whether the healthy disk takes the same path before and after.
+    pub steady: bool,
     /// For each distinct sequence: how the run ended, and the smallest value that takes it.
     pub classes: Vec<(String, u64)>,
     /// Branches taken by any of the runs.
@@ -82,6 +86,23 @@ struct Exploration<'a> {
 /// If there is no such field, or the program is not instrumented.
 pub fn explore(subject: &Subject, name: &str, budget: Duration) -> Result<Explored, ExploreError> {
     let field = subject.map.find(name)?;
+    let mut found = explore_once(subject, field, budget)?;
+    // What the checker reads besides its disk (the list of mounts) may change meanwhile: then every path
+    // differs, and the count would be of that.
+    for _ in 0..RESTARTS_MAX {
+        if found.steady {
+            break;
+        }
+        found = explore_once(subject, field, budget)?;
+    }
+    Ok(found)
+}
+
+fn explore_once(
+    subject: &Subject,
+    field: &Field,
+    budget: Duration,
+) -> Result<Explored, ExploreError> {
     let mut exploration = Exploration {
         subject,
         runner: CaseRunner::new(subject)?,
@@ -94,7 +115,9 @@ pub fn explore(subject: &Subject, name: &str, budget: Duration) -> Result<Explor
         edges: BTreeSet::new(),
         edges_total: 0,
     };
-    exploration.ask(field.read(subject.base()));
+    let present = field.read(subject.base());
+    let before = exploration.run(present)?.1.path;
+    exploration.ask(present);
     match values(&subject.map, subject.base(), field, false) {
         Values::All { max, .. } => (0..=max).for_each(|value| exploration.ask(value)),
         Values::Some(list) => list.into_iter().for_each(|value| exploration.ask(value)),
@@ -109,6 +132,7 @@ pub fn explore(subject: &Subject, name: &str, budget: Duration) -> Result<Explor
         exploration.try_value(value)?;
         tried += 1;
     }
+    let steady = exploration.run(present)?.1.path == before;
     let mut classes: Vec<(String, u64)> = exploration.paths.values().cloned().collect();
     classes.sort_by_key(|(_, value)| *value);
     Ok(Explored {
@@ -117,6 +141,7 @@ pub fn explore(subject: &Subject, name: &str, budget: Duration) -> Result<Explor
         values: tried,
         paths: exploration.paths.len() as u64,
         closed: exploration.queue.is_empty(),
+        steady,
         classes,
         edges: exploration.edges,
         edges_total: exploration.edges_total,
@@ -136,15 +161,33 @@ impl Exploration<'_> {
         }
     }
 
-    fn try_value(&mut self, value: u64) -> Result<(), ExploreError> {
+    /// Runs the checker on the disk with a value.
+    fn run(&mut self, value: u64) -> Result<(Outcome, Record), ExploreError> {
         let mut scratch = (**self.subject.base()).clone();
         let case = Case::new(&self.subject.map, &mut scratch, self.field, value, true);
         let corrupt = DiskDelta::written(self.subject.base(), &case.writes);
         let (outcome, record) = self.runner.record(REPAIR, &corrupt)?;
-        let Some(Record { path, edges, edges_total, comparisons }) = record else {
-            let program = self.subject.program.display().to_string();
-            return Err(ExploreError::NotInstrumented { program });
-        };
+        match record {
+            Some(record) => Ok((outcome, record)),
+            None => {
+                let program = self.subject.program.display().to_string();
+                Err(ExploreError::NotInstrumented { program })
+            }
+        }
+    }
+
+    fn try_value(&mut self, value: u64) -> Result<(), ExploreError> {
+        let (mut outcome, mut record) = self.run(value)?;
+        if !self.paths.contains_key(&record.path) {
+            // A new path counts if it is taken again.
+            let path = record.path;
+            (outcome, record) = self.run(value)?;
+            if record.path != path && !self.paths.contains_key(&record.path) {
+                self.questions(value, &record.comparisons);
+                return Ok(());
+            }
+        }
+        let Record { path, edges, edges_total, comparisons } = record;
         let class = self.paths.entry(path).or_insert((outcome.end.to_string(), value));
         class.1 = class.1.min(value);
         self.edges.extend(edges);

@@ -238,7 +238,7 @@ fn losses(seen: &Observation, out: &mut Vec<Violation>) {
                 .iter()
                 .map(|(_, loss)| match loss {
                     Loss::Lost => "lost",
-                    Loss::Moved(_) => "moved to lost+found",
+                    Loss::Moved(_) => "moved",
                     Loss::Data => "contents changed",
                     Loss::Attributes(which) => which,
                 })

@@ -52,7 +52,7 @@ pub(crate) struct Objects {
 pub(crate) enum Loss {
     /// Its data is nowhere on the disk.
     Lost,
-    /// It is in `lost+found`, under a number.
+    /// It has another name now, in `lost+found` or elsewhere.
     Moved(String),
     /// It is where it was, and what it holds is not the same.
     Data,
@@ -92,26 +92,16 @@ impl Objects {
                 Some(other) => {
                     out.extend(difference(object, other).map(|loss| (path.clone(), loss)))
                 }
-                None => out.push((path.clone(), after.rescued(path, object))),
+                None => out.push((path.clone(), after.rescued(object))),
             }
         }
         out
     }
 
-    /// Where an object that lost its name is now.
-    fn rescued(&self, path: &str, object: &Object) -> Loss {
-        let own = format!("/lost+found/#{}", object.inode);
-        if self.objects.get(&own).is_some_and(|found| found.same_data(object)) {
-            return Loss::Moved(own);
-        }
-        let parts: Vec<&str> = path.split('/').collect();
-        let below = |place: &str| {
-            // A directory above it may have been moved.
-            (1..parts.len()).any(|from| place.ends_with(&format!("/{}", parts[from..].join("/"))))
-        };
-        let moved = self.objects.iter().find(|(place, found)| {
-            place.starts_with("/lost+found/") && found.same_data(object) && below(place)
-        });
+    /// Where an object that lost its name is now: under another one, with the same inode and data.
+    fn rescued(&self, object: &Object) -> Loss {
+        let same = |found: &Object| found.inode == object.inode && found.same_data(object);
+        let moved = self.objects.iter().find(|(_, found)| same(found));
         moved.map_or(Loss::Lost, |(place, _)| Loss::Moved(place.clone()))
     }
 }

@@ -26,6 +26,8 @@ pub(crate) enum Name {
     CrashLibrary,
     /// Exploring ext4 by a tour, against depth first with a remount around every operation (root)
     Check,
+    /// Corrupted disks judged per second, against the bare e2fsck in a loop
+    Fsck,
     /// What `fathom cover` costs the traced program, against strace and bpftrace (root)
     Cover,
 }
@@ -54,6 +56,7 @@ pub(crate) fn run(name: Name) -> Result<()> {
         Name::CrashLibrary => ("fathom", "crash_library"),
         Name::Check => ("fathom", "check"),
         Name::Cover => ("fathom-trace", "cover"),
+        Name::Fsck => ("fathom-fsck", "fsck"),
     };
     match name {
         Name::Cover => setup::need(COVER)?,

@@ -24,6 +24,8 @@ const PACKAGES: &[Package] = &[
     ("mkfs.vfat", "dosfstools", "vfat is not checked in guests"),
     ("flex", "flex", "kernels for guests are not built"),
     ("bison", "bison", "kernels for guests are not built"),
+    ("fsck.fat", "dosfstools", "fsck.fat is not tested"),
+    ("mcopy", "mtools", "the test disk of FAT is not made"),
     ("bindfs", "bindfs", "fuse:COMMAND is not tested with it"),
     ("fuse2fs", "fuse2fs", "fuse:COMMAND is not tested with it"),
     ("fusermount3", "fuse3", "FUSE mounts as an ordinary user are not tested"),

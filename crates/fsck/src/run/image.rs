@@ -17,6 +17,8 @@ use super::RunError;
 pub(crate) const PAGE: usize = 4096;
 /// How much of the output of a run is kept; a checker cannot print more.
 pub(crate) const OUTPUT_BYTES_MAX: usize = 4 << 20;
+/// Disks up to this size are looked at in place.
+const VIEWED_MAX: usize = 64 << 20;
 /// Bytes that are compared at once.
 const COMPARED: usize = 256 << 10;
 
@@ -116,6 +118,40 @@ impl DiskDelta {
     }
 }
 
+/// A view of a disk without copying it.
+struct View {
+    place: *const u8,
+    bytes: usize,
+}
+
+// SAFETY: the view is read only, and only by the thread that owns the file.
+unsafe impl Send for View {}
+
+impl View {
+    /// Maps a file; nothing if that is not possible.
+    fn of(file: &File, bytes: usize) -> Option<View> {
+        // SAFETY: a new mapping of a file whose size is sealed; it is unmapped when the view is dropped.
+        let place = unsafe {
+            let (read, shared) = (libc::PROT_READ, libc::MAP_SHARED);
+            libc::mmap(std::ptr::null_mut(), bytes, read, shared, file.as_raw_fd(), 0)
+        };
+        (place != libc::MAP_FAILED).then_some(View { place: place.cast(), bytes })
+    }
+
+    /// The bytes of the disk. Nobody may change them while they are looked at: the checker has ended.
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping is as long as the view lives; no process that could write is running.
+        unsafe { std::slice::from_raw_parts(self.place, self.bytes) }
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nobody has a reference to it.
+        unsafe { libc::munmap(self.place.cast_mut().cast(), self.bytes) };
+    }
+}
+
 /// The files of one worker: a disk, the output of the checker, a log, the empty input.
 pub(crate) struct DiskFile {
     disk: File,
@@ -125,6 +161,8 @@ pub(crate) struct DiskFile {
     /// What an instrumented checker writes, if that was asked for.
     record: Option<File>,
     base: Arc<Vec<u8>>,
+    /// A small disk is looked at where it is; of a large one only what is not a hole is read.
+    view: Option<View>,
     /// What the file holds, if it is known.
     holds: DiskDelta,
 }
@@ -143,11 +181,22 @@ impl DiskFile {
                 disk.write_all_at(chunk, at).map_err(|source| fault("fill the disk", source))?;
             }
         }
+        let small = !base.is_empty() && base.len() <= VIEWED_MAX;
+        let view = small.then(|| View::of(&disk, base.len())).flatten();
         let input = File::open("/dev/null").map_err(|source| fault("open /dev/null", source))?;
         let output = memory_file(OUTPUT_BYTES_MAX as u64)?;
         // The checker truncates its log, so it has no fixed size.
         let log = unsealed_file(0)?;
-        Ok(DiskFile { disk, output, log, input, record: None, base, holds: DiskDelta::default() })
+        Ok(DiskFile {
+            disk,
+            output,
+            log,
+            input,
+            record: None,
+            base,
+            view,
+            holds: DiskDelta::default(),
+        })
     }
 
     /// Makes the disk what it should be.
@@ -179,6 +228,24 @@ impl DiskFile {
     /// # Errors
     /// If it cannot be read.
     pub(crate) fn look(&mut self) -> Result<DiskDelta, RunError> {
+        if let Some(view) = &self.view {
+            let mut pages = Vec::new();
+            let chunks = self.base.chunks(COMPARED).zip(view.bytes().chunks(COMPARED));
+            for (number, (healthy, found)) in chunks.enumerate() {
+                if healthy == found {
+                    continue;
+                }
+                let first = number * (COMPARED / PAGE);
+                for (index, (old, new)) in healthy.chunks(PAGE).zip(found.chunks(PAGE)).enumerate()
+                {
+                    if old != new {
+                        pages.push(((first + index) as u64, Box::from(new)));
+                    }
+                }
+            }
+            self.holds = DiskDelta { pages };
+            return Ok(self.holds.clone());
+        }
         let read = |source| fault("read the disk", source);
         let mut pages = Vec::new();
         let mut buffer = vec![0_u8; COMPARED];

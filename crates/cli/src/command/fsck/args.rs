@@ -68,6 +68,10 @@ pub(crate) enum FsckAction {
     Set(SetArgs),
     /// Make a test disk
     Disk(DiskArgs),
+    /// Build a checker from Debian's source with the compiler's hooks for branches and comparisons
+    Build(BuildArgs),
+    /// Find the values of a field that make an instrumented checker take another path
+    Explore(ExploreArgs),
 }
 
 #[derive(Debug, Args)]
@@ -100,4 +104,29 @@ pub(crate) struct DiskArgs {
     /// Where it is written; without it the script that makes it is printed
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BuildArgs {
+    /// The source package: e2fsprogs
+    pub(crate) package: String,
+    /// Where it is built [default: PACKAGE-instrumented]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExploreArgs {
+    /// The instrumented e2fsck
+    #[arg(long, value_name = "PATH")]
+    pub(crate) program: PathBuf,
+    /// The disk
+    #[arg(long, value_name = "NAME", default_value = "ext4")]
+    pub(crate) disk: String,
+    /// Time for one field
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "60s")]
+    pub(crate) budget: Duration,
+    /// The fields
+    #[arg(required = true)]
+    pub(crate) fields: Vec<String>,
 }

@@ -3,6 +3,7 @@
 pub(crate) mod again;
 mod args;
 mod disks;
+mod explore;
 mod tell;
 
 use std::fs;
@@ -26,6 +27,8 @@ pub(crate) fn run(args: &FsckArgs, out: &Path, json: bool) -> Result<Ending> {
         Some(FsckAction::Map(args)) => disks::map(args, json),
         Some(FsckAction::Set(args)) => disks::set(args, json),
         Some(FsckAction::Disk(args)) => disks::disk(args, json),
+        Some(FsckAction::Build(args)) => explore::build(args, json),
+        Some(FsckAction::Explore(args)) => explore::explore(args, json),
         None => test(args, out, json),
     }
 }
