@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use common::{is_root, skip};
 use fathom_model::Config;
-use fathom_subjects::fuse::{Mount, MountError, Options, serve};
+use fathom_subjects::fuse::{AccessTimes, Mount, MountError, Options, serve};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use tempfile::TempDir;
 
@@ -302,7 +302,9 @@ fn setuid_and_setgid_go_when_others_change_the_file() {
 #[test]
 fn parallel_clients_keep_the_volume_whole() {
     for threads in [1, 4] {
-        if let Some(mounted) = Mounted::with("parallel_clients", Options { threads }) {
+        if let Some(mounted) =
+            Mounted::with("parallel_clients", Options { threads, ..Options::default() })
+        {
             let_loose(&mounted);
         }
     }
@@ -609,4 +611,179 @@ fn a_user_who_may_not_open_the_device_is_told_so() {
     let (mut child, said) = start_server(command, point.path(), false);
     child.wait().unwrap();
     assert!(said.starts_with("ERROR this user may not open /dev/fuse"), "{said}");
+}
+
+/// The access time of a file after an hour has been set and the file has been read.
+fn read_after_an_hour(mounted: &Mounted, name: &str, flags: i32) -> SystemTime {
+    let path = mounted.path(name);
+    let hour = SystemTime::now() - Duration::from_secs(3600);
+    let times =
+        std::fs::FileTimes::new().set_accessed(hour).set_modified(hour - Duration::from_secs(3600));
+    let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    file.set_times(times).unwrap();
+    drop(file);
+    let mut file = OpenOptions::new().read(true).custom_flags(flags).open(&path).unwrap();
+    file.read_to_end(&mut Vec::new()).unwrap();
+    drop(file);
+    fs::metadata(&path).unwrap().accessed().unwrap()
+}
+
+#[test]
+fn access_times_follow_the_rules() {
+    const O_NOATIME: i32 = 0o1_000_000;
+    let is_now = |time: SystemTime| time.elapsed().unwrap_or_default() < Duration::from_secs(600);
+    // The change of times is itself a change: relatime updates after it, and not once more.
+    let cases = [
+        (AccessTimes::Strict, 0, true),
+        (AccessTimes::Strict, O_NOATIME, false),
+        (AccessTimes::Relative, 0, true),
+        (AccessTimes::Never, 0, false),
+    ];
+    for (access_times, flags, updated) in cases {
+        let options = Options { access_times, ..Options::default() };
+        let Some(mounted) = Mounted::with("access_times_follow_the_rules", options) else { return };
+        fs::write(mounted.path("f"), "x").unwrap();
+        let accessed = read_after_an_hour(&mounted, "f", flags);
+        assert_eq!(is_now(accessed), updated, "{access_times:?} {flags:o}");
+        if access_times == AccessTimes::Relative {
+            thread::sleep(Duration::from_millis(5));
+            fs::read(mounted.path("f")).unwrap();
+            let again = fs::metadata(mounted.path("f")).unwrap().accessed().unwrap();
+            assert_eq!(again, accessed, "relatime updates once");
+        }
+    }
+}
+
+/// What `name_to_handle_at(2)` fills in.
+#[repr(C)]
+struct Handle {
+    bytes: u32,
+    kind: i32,
+    data: [u8; 128],
+}
+
+#[test]
+fn file_handles_outlive_the_inode_cache() {
+    let Some(mut mounted) = Mounted::new("file_handles_outlive_the_inode_cache") else { return };
+    fs::create_dir(mounted.path("d")).unwrap();
+    fs::write(mounted.path("d/f"), "hello").unwrap();
+    fs::write(mounted.path("gone"), "").unwrap();
+    let handle = |path: PathBuf| {
+        let name = std::ffi::CString::new(path.into_os_string().into_encoded_bytes()).unwrap();
+        let mut handle = Handle { bytes: 128, kind: 0, data: [0; 128] };
+        let mut mount_id = 0;
+        // SAFETY: a terminated path, a handle with as much room as it says, an integer.
+        let done = unsafe {
+            libc::syscall(
+                libc::SYS_name_to_handle_at,
+                libc::AT_FDCWD,
+                name.as_ptr(),
+                &raw mut handle,
+                &raw mut mount_id,
+                0,
+            )
+        };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+        handle
+    };
+    let handles = [mounted.path("d/f"), mounted.path("d"), mounted.path("gone")].map(handle);
+    fs::remove_file(mounted.path("gone")).unwrap();
+    // A new mount of the same volume: the kernel has forgotten everything.
+    mounted.mount = Some(mounted.mount.take().unwrap().remount().unwrap());
+    let root = File::open(mounted.point.path()).unwrap();
+    let open = |handle: &Handle| {
+        // SAFETY: a handle that the kernel has filled in, an open directory.
+        let fd = unsafe {
+            libc::syscall(
+                libc::SYS_open_by_handle_at,
+                std::os::fd::AsRawFd::as_raw_fd(&root),
+                std::ptr::from_ref(handle),
+                libc::O_RDONLY,
+            )
+        };
+        match fd {
+            -1 => Err(std::io::Error::last_os_error().raw_os_error()),
+            // SAFETY: a new descriptor that nobody else owns.
+            fd => Ok(unsafe { <File as std::os::fd::FromRawFd>::from_raw_fd(fd as i32) }),
+        }
+    };
+    let mut text = String::new();
+    open(&handles[0]).unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(text, "hello");
+    assert!(open(&handles[1]).unwrap().metadata().unwrap().is_dir());
+    assert_eq!(open(&handles[2]).unwrap_err(), Some(libc::ESTALE));
+    drop(root);
+}
+
+#[test]
+fn immutable_and_append_only_files_stay_as_they_are() {
+    use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
+    let Some(mounted) = Mounted::new("immutable_and_append_only_files") else { return };
+    let path = mounted.path("f");
+    fs::write(&path, "x").unwrap();
+    let file = File::open(&path).unwrap();
+    ioctl_setflags(&file, IFlags::IMMUTABLE).unwrap();
+    assert_eq!(ioctl_getflags(&file).unwrap(), IFlags::IMMUTABLE);
+    let denied = |result: std::io::Result<()>| {
+        assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EPERM));
+    };
+    denied(OpenOptions::new().append(true).open(&path).map(drop));
+    denied(fs::remove_file(&path));
+    denied(fs::rename(&path, mounted.path("g")));
+    denied(fs::hard_link(&path, mounted.path("g")));
+    denied(fs::set_permissions(&path, fs::Permissions::from_mode(0o600)));
+    ioctl_setflags(&file, IFlags::APPEND).unwrap();
+    denied(OpenOptions::new().write(true).open(&path).map(drop));
+    denied(fs::write(&path, "y"));
+    OpenOptions::new().append(true).open(&path).unwrap().write_all(b"y").unwrap();
+    ioctl_setflags(&file, IFlags::empty()).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "xy");
+    fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn a_read_only_mount_changes_nothing() {
+    let options = Options { read_only: true, ..Options::default() };
+    let Some(mounted) = Mounted::with("a_read_only_mount_changes_nothing", options) else { return };
+    let before = fs::metadata(mounted.point.path()).unwrap().accessed().unwrap();
+    let error = fs::write(mounted.path("f"), "x").unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EROFS));
+    thread::sleep(Duration::from_millis(5));
+    assert_eq!(fs::read_dir(mounted.point.path()).unwrap().count(), 0);
+    assert_eq!(fs::metadata(mounted.point.path()).unwrap().accessed().unwrap(), before);
+}
+
+#[test]
+fn access_control_lists_are_kept_obeyed_and_inherited() {
+    let test = "access_control_lists_are_kept_obeyed_and_inherited";
+    if Command::new("setfacl").arg("--version").output().is_err() {
+        return skip(test, "setfacl is missing: install the package acl");
+    }
+    let options = Options { acl: true, ..Options::default() };
+    let Some(mounted) = Mounted::with(test, options) else { return };
+    let run = |program: &str, args: &[&str]| {
+        let output = Command::new(program).args(args).current_dir(mounted.point.path()).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{program} {args:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let mode = |name: &str| fs::metadata(mounted.path(name)).unwrap().permissions().mode() & 0o7777;
+    fs::write(mounted.path("f"), "secret").unwrap();
+    fs::set_permissions(mounted.path("f"), fs::Permissions::from_mode(0o640)).unwrap();
+    run("setfacl", &["-m", "u:65534:rw", "f"]);
+    assert_eq!(mode("f"), 0o660, "the group shows the mask");
+    assert!(run("getfacl", &["-n", "f"]).contains("user:65534:rw-"), "the list is kept");
+    run("chmod", &["600", "f"]);
+    let list = run("getfacl", &["-n", "f"]);
+    assert!(list.contains("user:65534:rw-") && list.contains("mask::---"), "{list}");
+    // What is made below a default list inherits it, whatever the mask of the process.
+    fs::create_dir(mounted.path("d")).unwrap();
+    run("setfacl", &["-d", "-m", "u:65534:rx,g::rwx,o::-", "d"]);
+    fs::create_dir(mounted.path("d/e")).unwrap();
+    fs::write(mounted.path("d/e/f"), "").unwrap();
+    let list = run("getfacl", &["-n", "d/e/f"]);
+    assert!(list.contains("user:65534:r-x") && list.contains("other::---"), "{list}");
+    assert_eq!(mode("d/e/f"), 0o660);
+    run("setfacl", &["-b", "f"]);
+    assert!(!run("getfacl", &["-n", "f"]).contains("65534"));
 }

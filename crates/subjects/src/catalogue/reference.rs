@@ -14,7 +14,7 @@ use super::{
     Asked, CatalogueError, Disk, Entry, Family, Mutants, Need, Offers, Operations, Purpose, Row,
 };
 use crate::fuse::ReffsSubject;
-use crate::sys::View;
+use crate::sys::{Identity, View};
 
 /// `model` and `reffs`.
 pub(super) struct References;
@@ -128,8 +128,27 @@ impl Entry for Reference {
         let mut config = Config { quirks: read_profile(profile)?, ..Config::default() };
         if self.place == Place::Fuse {
             read_protections(&mut config.quirks);
+            // Its root belongs to who mounts it. Root, who may be anybody, starts without groups.
+            let identity = Identity::of_process()?;
+            if identity.uid != 0 {
+                (config.uid, config.gid) = (identity.uid, identity.gid);
+                config.groups = identity.groups;
+                config.quirks.nodev = true; // fusermount3 sees to it
+            }
         }
         Ok(config)
+    }
+
+    fn check_caller(&self, reference: &Config) -> Result<(), CatalogueError> {
+        let now = Identity::of_process()?;
+        if self.place == Place::Process || (now.uid, now.gid) == (reference.uid, reference.gid) {
+            return Ok(());
+        }
+        Err(CatalogueError::Refused(format!(
+            "the trace was recorded as user {} group {}, you are user {} group {}: run it as that \
+             user, or on the model with `--subject model`",
+            reference.uid, reference.gid, now.uid, now.gid
+        )))
     }
 
     fn testbed(&self, reference: &Config, view: View) -> Result<Box<dyn Testbed>, CatalogueError> {

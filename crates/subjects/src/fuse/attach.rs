@@ -12,16 +12,16 @@ use std::process::{Command, Stdio};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno as OsErrno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
-    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
+    FsMountFlags, FsOpenFlags, MoveMountFlags, UnmountFlags, fsconfig_create, fsconfig_set_flag,
+    fsconfig_set_string, fsmount, fsopen, move_mount,
 };
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use super::error::MountError;
+use super::options::Options;
 
 const DEVICE: &str = "/dev/fuse";
 const HELPER: &str = "fusermount3";
-const SOURCE: &str = "fathom";
 const SUBTYPE: &str = "reffs";
 
 /// A connection to the kernel.
@@ -32,8 +32,9 @@ pub(super) struct Connection {
     pub(super) allow_other: bool,
 }
 
-/// Checks that something can be mounted on `point`, and makes it absolute.
-pub(super) fn check_point(point: &Path) -> Result<PathBuf, MountError> {
+/// Checks that something can be mounted on `point`, and makes it absolute. What a directory has in it
+/// would be out of reach: covering it must be asked for.
+pub(super) fn check_point(point: &Path, options: &Options) -> Result<PathBuf, MountError> {
     let point = point.to_owned();
     let stat = rustix::fs::statx(CWD, &point, AtFlags::empty(), StatxFlags::TYPE);
     let stat = match stat {
@@ -51,6 +52,11 @@ pub(super) fn check_point(point: &Path) -> Result<PathBuf, MountError> {
     if is_fuse && stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
         return Err(MountError::Busy { point });
     }
+    // A directory that may not be read is refused by the mount itself, or fine.
+    let has_something = fs::read_dir(&point).is_ok_and(|mut names| names.next().is_some());
+    if has_something && !options.over_files {
+        return Err(MountError::NotEmpty { point });
+    }
     match point.canonicalize() {
         Ok(absolute) => Ok(absolute),
         Err(source) => Err(MountError::Point { point, source }),
@@ -58,15 +64,15 @@ pub(super) fn check_point(point: &Path) -> Result<PathBuf, MountError> {
 }
 
 /// Mounts on `point`.
-pub(super) fn attach(point: &Path) -> Result<Connection, MountError> {
+pub(super) fn attach(point: &Path, options: &Options) -> Result<Connection, MountError> {
     check_device()?;
     if !rustix::process::geteuid().is_root() {
-        return ask_helper(point);
+        return ask_helper(point, options);
     }
-    let (connection, mount) = match mount_detached() {
+    let (connection, mount) = match mount_detached(options) {
         // Root without CAP_SYS_ADMIN, in a container say.
         Err(MountError::Os { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
-            return ask_helper(point);
+            return ask_helper(point, options);
         }
         result => result?,
     };
@@ -80,7 +86,7 @@ pub(super) fn attach(point: &Path) -> Result<Connection, MountError> {
 
 /// Mounts nowhere: the file system lives as long as the returned root directory or a file in it is
 /// open. Nothing can see it and nothing stays behind. For root only.
-pub(super) fn mount_detached() -> Result<(Connection, OwnedFd), MountError> {
+pub(super) fn mount_detached(options: &Options) -> Result<(Connection, OwnedFd), MountError> {
     check_device()?;
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let device = match rustix::fs::open(DEVICE, flags, Mode::empty()) {
@@ -90,7 +96,7 @@ pub(super) fn mount_detached() -> Result<(Connection, OwnedFd), MountError> {
     };
     let context = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC).map_err(MountError::os("fsopen"))?;
     let settings = [
-        ("source", SOURCE.to_owned()),
+        ("source", options.source.clone()),
         ("subtype", SUBTYPE.to_owned()),
         ("fd", device.as_raw_fd().to_string()),
         ("rootmode", format!("{:o}", libc::S_IFDIR)),
@@ -103,9 +109,13 @@ pub(super) fn mount_detached() -> Result<(Connection, OwnedFd), MountError> {
     for flag in ["default_permissions", "allow_other"] {
         fsconfig_set_flag(&context, flag).map_err(MountError::os("fsconfig"))?;
     }
+    if options.read_only {
+        fsconfig_set_flag(&context, "ro").map_err(MountError::os("fsconfig"))?;
+    }
     fsconfig_create(&context).map_err(MountError::os("fsconfig: create"))?;
-    // Neither nosuid nor nodev: only root can get here, and makes what it likes on any file system.
-    let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
+    // Neither nosuid nor nodev unless asked for: only root can get here, and makes what it likes on
+    // any file system.
+    let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, options.mount_flags())
         .map_err(MountError::os("fsmount"))?;
     Ok((Connection { device, allow_other: true }, mount))
 }
@@ -116,11 +126,11 @@ fn check_device() -> Result<(), MountError> {
 
 /// Lets fusermount3, which is setuid root, mount on `point`: it sends the device through the socket
 /// that it has as standard input (the protocol of libfuse's lib/mount_util.c).
-fn ask_helper(point: &Path) -> Result<Connection, MountError> {
+fn ask_helper(point: &Path, options: &Options) -> Result<Connection, MountError> {
     let (ours, theirs) = UnixStream::pair().map_err(MountError::os("socketpair"))?;
     let mut command = Command::new(find_helper().ok_or(MountError::NoHelper)?);
     command
-        .args(["-o", &format!("default_permissions,fsname={SOURCE},subtype={SUBTYPE}"), "--"])
+        .args(["-o", &options.helper_words(SUBTYPE), "--"])
         .arg(point)
         .env("_FUSE_COMMFD", "0")
         .stdin(OwnedFd::from(theirs))
@@ -135,7 +145,7 @@ fn ask_helper(point: &Path) -> Result<Connection, MountError> {
     }
     child.wait().map_err(MountError::os("waiting for fusermount3"))?;
     match device {
-        Some(device) => Ok(Connection { device, allow_other: false }),
+        Some(device) => Ok(Connection { device, allow_other: options.allow_other }),
         None if message.contains("failed to open /dev/fuse") => Err(MountError::DeviceDenied),
         None => Err(MountError::Helper { message: message.trim().to_owned() }),
     }

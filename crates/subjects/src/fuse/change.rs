@@ -7,6 +7,7 @@ use fuser::{Request, TimeOrNow};
 
 use super::caller;
 use super::convert::set_time;
+use super::node_flags::Wish;
 
 /// The arguments of `setattr` that Linux uses.
 pub(super) struct Change {
@@ -21,6 +22,19 @@ pub(super) struct Change {
 }
 
 impl Change {
+    /// What the flags of the inode must allow: of an append-only file only the present can be set as
+    /// its times (may_setattr, fs/attr.c).
+    pub(super) fn wish(&self) -> Wish {
+        let is_now = |time: &Option<TimeOrNow>| !matches!(time, Some(TimeOrNow::SpecificTime(_)));
+        let only_times = self.mode.is_none()
+            && self.uid.is_none()
+            && self.gid.is_none()
+            && self.size.is_none()
+            && is_now(&self.atime)
+            && is_now(&self.mtime);
+        if only_times { Wish::Add } else { Wish::Change }
+    }
+
     /// Makes the change. The size, which alone can fail, comes first.
     pub(super) fn apply(&self, volume: &mut Volume, req: &Request, ino: Ino) -> Result<(), Errno> {
         let is_dir = volume.attr(ino)?.kind == Kind::Dir;

@@ -53,6 +53,12 @@ impl Clock {
         }
     }
 
+    /// The present: seconds and nanoseconds since the epoch.
+    pub(super) fn now(&self) -> (i64, u32) {
+        let ns = unix_ns();
+        ((ns / 1_000_000_000) as i64, (ns % 1_000_000_000) as u32)
+    }
+
     /// The time of `tick`: seconds and nanoseconds since the epoch.
     pub(super) fn time_of(&self, tick: u64) -> (i64, u32) {
         let after = self.marks.partition_point(|mark| mark.tick <= tick);

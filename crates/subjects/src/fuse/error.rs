@@ -23,6 +23,14 @@ pub enum MountError {
         /// The mount point that was asked for.
         point: PathBuf,
     },
+    /// The directory has something in it, which the mount would hide.
+    #[error(
+        "the mount point {point} is not empty: give an empty directory, or `-o nonempty` to cover what is in it"
+    )]
+    NotEmpty {
+        /// The mount point that was asked for.
+        point: PathBuf,
+    },
     /// A FUSE file system is mounted there already.
     #[error(
         "the mount point {point} is busy: a FUSE file system is mounted there already; unmount it with `fusermount3 -u {point}`"

@@ -30,11 +30,18 @@
 //!   answers `EOPNOTSUPP` (fuse_file_fallocate, fs/fuse/file.c).
 //! * `chown` to neither user nor group, which elsewhere clears setuid: the server sees a request
 //!   without a change, from anybody, and ignores it.
-//! * `syncfs` and `sync` are not passed on; nothing here needs them.
+//! * Access control lists only with `-o acl`: the kernel then asks for two attributes at every check
+//!   of permissions, because it may remember nothing.
+//! * `syncfs` and `sync`: the kernel writes back its pages and passes neither on (fuse_sync_fs,
+//!   fs/fuse/inode.c, does so for virtiofs only). Nothing here needs them: what was answered is kept.
+//! * The flags of `chattr` are kept and obeyed (`node_flags`), but `statx` cannot show them.
 //! * `O_PATH` descriptors, working directories, open FIFOs and devices: the server does not hear of
 //!   them. They do not keep what is removed; its attributes can still be read and set, anything else
 //!   is `ESTALE`.
-//! * Access times: a read that is answered from the page cache is not seen.
+//! * Access times: a read that is answered from the page cache is not seen. Those that are follow
+//!   [`AccessTimes`], `O_NOATIME`, `chattr +A` and read-only mounts.
+//! * A mount that another one makes of ours (`mount --bind -o ro`, `mount -o remount,noatime`): its
+//!   flags are the kernel's alone.
 //!
 //! # Going back with files open
 //!
@@ -47,6 +54,7 @@
 //! kernel learns the new size of an open file with the next `stat` of it or `read` at its end: until
 //! then `O_APPEND` appends at the old one, and a mapping ends there.
 
+mod acl;
 mod attach;
 mod caller;
 mod change;
@@ -55,6 +63,8 @@ mod control;
 mod convert;
 mod error;
 mod mount;
+mod node_flags;
+mod options;
 mod pickle;
 mod serve;
 mod server;
@@ -64,7 +74,8 @@ mod subject;
 mod watchdog;
 
 pub use error::MountError;
-pub use mount::{Mount, Options};
+pub use mount::Mount;
+pub use options::{AccessTimes, Options};
 pub use serve::{Ended, serve};
 pub use snapshot::{SnapshotError, Snapshots};
 pub(crate) use subject::stay_on_one_processor;

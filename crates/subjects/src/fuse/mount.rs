@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use fathom_model::{Config, Volume};
 use fuser::{Session, SessionACL};
@@ -26,27 +27,14 @@ use rustix::fs::{Mode, OFlags};
 use super::attach::{self, Connection, Detached};
 use super::control;
 use super::error::MountError;
+use super::options::Options;
 use super::pickle;
 use super::server::{Server, Shared};
+use super::state::State;
 use super::watchdog::Watchdog;
 
 /// The key of the present state among the saved states in a file.
 const PRESENT: u64 = u64::MAX;
-
-/// Options of serving a mount.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Number of threads that answer requests. All take the same lock, so that more of them only
-    /// help where the copying of large reads and writes dominates.
-    pub threads: usize,
-}
-
-impl Default for Options {
-    /// One thread: on two processors no other number was faster, for one client or for four.
-    fn default() -> Self {
-        Options { threads: 1 }
-    }
-}
 
 /// The place of a mount.
 #[derive(Debug)]
@@ -96,11 +84,7 @@ impl Mount {
 
     /// Writes the file system, which must be unmounted, and its saved states to a file.
     pub(super) fn keep(&self, file: &Path) -> Result<(), MountError> {
-        let state = self.shared.state();
-        let mut images = vec![(PRESENT, state.image(state.volume()))];
-        let saved = state.snapshots(None).unwrap_or_default();
-        images.extend(saved.iter().map(|(key, volume)| (*key, state.image(volume))));
-        pickle::write(file, &images).map_err(MountError::state)
+        write_all(&self.shared.state(), file)
     }
 
     /// Mounts a new, empty file system where nobody sees it. For root only.
@@ -113,11 +97,11 @@ impl Mount {
     }
 
     fn on_point(point: &Path, shared: Arc<Shared>, options: Options) -> Result<Mount, MountError> {
-        let point = attach::check_point(point)?;
+        let point = attach::check_point(point, &options)?;
         // Before the device is open, so that the watchdog cannot inherit it.
         let mut watchdog =
             Watchdog::start(&point).map_err(MountError::os("starting a watchdog"))?;
-        let connection = match attach::attach(&point) {
+        let connection = match attach::attach(&point, &options) {
             Ok(connection) => connection,
             Err(error) => {
                 watchdog.dismiss();
@@ -141,7 +125,7 @@ impl Mount {
     }
 
     fn nowhere(shared: Arc<Shared>, options: Options) -> Result<Mount, MountError> {
-        let (connection, root) = attach::mount_detached()?;
+        let (connection, root) = attach::mount_detached(&options)?;
         let host = Host::start(connection, &shared, &options)?;
         Ok(Mount { place: Some(Place::Detached(root)), shared, options, host: Some(host) })
     }
@@ -171,7 +155,7 @@ impl Mount {
     /// # Errors
     /// If the kernel refuses for another reason than that the file system is in use; see the type.
     pub fn unmount(mut self) -> Result<(), MountError> {
-        self.end()
+        self.end().map(drop)
     }
 
     /// Unmounts and mounts again: everything that only the kernel remembered is forgotten. Nobody may
@@ -184,7 +168,7 @@ impl Mount {
             Some(Place::Point(point, _)) => Some(point.clone()),
             _ => None,
         };
-        self.end()?;
+        self.end()?; // in use elsewhere or not: the second mount serves the same volume
         let (shared, options) = (self.shared.clone(), self.options.clone());
         match point {
             Some(point) => Mount::on_point(&point, shared, options),
@@ -197,10 +181,11 @@ impl Mount {
         self.host.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Unmounts like [`Mount::unmount`]; the volume can still be looked at.
-    pub(super) fn end(&mut self) -> Result<(), MountError> {
+    /// Unmounts like [`Mount::unmount`]; the volume can still be looked at. Returns whether nobody
+    /// uses the file system any more.
+    pub(super) fn end(&mut self) -> Result<bool, MountError> {
         let detached = match self.place.take() {
-            None => return Ok(()),
+            None => return Ok(true),
             Some(Place::Detached(root)) => {
                 drop(root);
                 Detached::Gone
@@ -212,13 +197,47 @@ impl Mount {
             }
         };
         let host = self.host.take().expect("a mount in place has a host");
-        if detached == Detached::Gone {
-            // The threads have seen the end of the connection. If they failed, that was reported
-            // to every caller; if they panicked, on standard error.
-            let _ = host.join();
+        if detached == Detached::InUse || !finishes(&host) {
+            return Ok(false);
         }
-        Ok(())
+        // The threads have seen the end of the connection. If they failed, that was reported to
+        // every caller; if they panicked, on standard error.
+        let _ = host.join();
+        Ok(true)
     }
+
+    /// Writes the file system as [`Mount::keep`] does, and answers no request from then on: for a
+    /// file system that others still use when its server ends. What they are told is then true.
+    pub(super) fn keep_and_stop(&self, file: &Path) -> Result<(), MountError> {
+        let state = self.shared.state();
+        let written = write_all(&state, file);
+        // The lock stays taken until the process ends, and with it the connection.
+        std::mem::forget(state);
+        written
+    }
+}
+
+/// Writes the present state and all saved ones to a file.
+fn write_all(state: &State, file: &Path) -> Result<(), MountError> {
+    let mut images = vec![(PRESENT, state.image(state.volume()))];
+    let saved = state.snapshots(None).unwrap_or_default();
+    images.extend(saved.iter().map(|(key, volume)| (*key, state.image(volume))));
+    pickle::write(file, &images).map_err(MountError::state)
+}
+
+/// Time for the kernel to end a connection after an unmount. If another mount namespace has a copy of
+/// the mount, as every container started meanwhile, it does not end.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+fn finishes(host: &JoinHandle<io::Result<()>>) -> bool {
+    let start = Instant::now();
+    while !host.is_finished() {
+        if start.elapsed() > PATIENCE {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    true
 }
 
 impl Drop for Mount {
@@ -231,7 +250,7 @@ impl Drop for Mount {
 /// The thread that owns the connection, and the threads it starts.
 struct Host {
     shared: Arc<Shared>,
-    threads: usize,
+    options: Options,
     acl: SessionACL,
 }
 
@@ -243,7 +262,7 @@ impl Host {
         options: &Options,
     ) -> Result<JoinHandle<io::Result<()>>, MountError> {
         let acl = if connection.allow_other { SessionACL::All } else { SessionACL::Owner };
-        let host = Host { shared: shared.clone(), threads: options.threads, acl };
+        let host = Host { shared: shared.clone(), options: options.clone(), acl };
         let number = connection.device.as_raw_fd();
         let (started, wait) = mpsc::channel();
         let thread = thread::Builder::new()
@@ -274,9 +293,9 @@ impl Host {
     fn open_session(self, device: RawFd) -> io::Result<(Session<Server>, JoinHandle<()>)> {
         let device = keep_only(device)?;
         let (jobs, queue) = mpsc::channel();
-        let server = Server { shared: self.shared.clone(), jobs };
+        let server = Server { shared: self.shared.clone(), jobs, options: self.options.clone() };
         let mut config = fuser::Config::default();
-        config.n_threads = Some(self.threads);
+        config.n_threads = Some(self.options.threads);
         let session = Session::from_fd(server, device, self.acl, config)?;
         let (notifier, shared) = (session.notifier(), self.shared);
         let worker = thread::Builder::new()

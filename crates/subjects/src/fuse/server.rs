@@ -22,11 +22,13 @@ use fuser::{
     ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
-use super::caller;
 use super::change::{Change, truncate};
 use super::control::{self, Job};
 use super::convert::{errno, file_type, new_node};
+use super::node_flags::{self, Wish};
+use super::options::{AccessTimes, Options};
 use super::state::State;
+use super::{acl, caller};
 
 /// Time for which the kernel may believe what it was told: not at all. The module documentation of
 /// [`super`] has the reasons.
@@ -35,6 +37,9 @@ const TTL: Duration = Duration::ZERO;
 /// The handle of every open file. No state is behind it: the kernel names the inode in every
 /// request.
 const HANDLE: FileHandle = FileHandle(0);
+
+/// The handle of a directory that was opened with `O_NOATIME`: READDIR does not say so again.
+const HANDLE_NOATIME: FileHandle = FileHandle(1);
 
 /// The generation of every inode. Inode numbers are never used twice: they need no generation
 /// beside them.
@@ -67,11 +72,40 @@ pub(super) struct Server {
     pub(super) shared: Arc<Shared>,
     /// Takes work that must not be done by a thread that answers requests.
     pub(super) jobs: Sender<Job>,
+    /// The options of the mount.
+    pub(super) options: Options,
 }
 
 impl Server {
     fn state(&self) -> MutexGuard<'_, State> {
         self.shared.state()
+    }
+
+    /// Makes an inode that is no symbolic link.
+    fn make(
+        &self,
+        state: &mut State,
+        req: &Request,
+        (parent, name): (INodeNo, &OsStr),
+        node: NewNode,
+        (mode, umask): (u32, u32),
+    ) -> Result<FileAttr, Errno> {
+        let (caller, mode) = (caller::of(req), Mode(mode & 0o7777));
+        let place = (parent.0, name.as_bytes());
+        match self.options.acl {
+            true => acl::make(state, &caller, place, node, mode, umask),
+            // The kernel has applied the mask.
+            false => state.make(&caller, place.0, place.1, node, mode),
+        }
+    }
+
+    /// The rule for access times of a file or directory that was opened with these flags.
+    fn access_times(&self, is_directory: bool, has_noatime: bool) -> AccessTimes {
+        let Options { read_only, keep_directory_times, access_times, .. } = self.options;
+        match read_only || has_noatime || (is_directory && keep_directory_times) {
+            true => AccessTimes::Never,
+            false => access_times,
+        }
     }
 }
 
@@ -105,9 +139,13 @@ fn answer_xattr(reply: ReplyXattr, size: u32, result: Result<&[u8], Errno>) {
 
 /// Checks the name of an extended attribute: it must be of a class that Linux file systems have.
 /// For others the kernel would not even ask them, but FUSE passes every name on (fs/fuse/xattr.c).
-/// The kernel decides who may use which class; access control lists (`system.`) are not offered.
-fn xattr_name(name: &OsStr) -> Result<&[u8], Errno> {
+/// The kernel decides who may use which class. Of `system.` there are access control lists, if they were
+/// asked for.
+fn xattr_name<'a>(name: &'a OsStr, options: &Options) -> Result<&'a [u8], Errno> {
     let name = name.as_bytes();
+    if options.acl && [acl::ACCESS, acl::DEFAULT].contains(&name) {
+        return Ok(name);
+    }
     let classes = [&b"user."[..], b"trusted.", b"security."];
     match classes.iter().find_map(|class| name.strip_prefix(*class)) {
         None => Err(Errno::EOPNOTSUPP),
@@ -122,6 +160,8 @@ impl Filesystem for Server {
         let wanted = [
             // Lookups and readdirs of one directory side by side.
             InitFlags::FUSE_PARALLEL_DIROPS,
+            // File handles stay good when the kernel has forgotten the inode: it looks up `.` in it.
+            InitFlags::FUSE_EXPORT_SUPPORT,
             // O_TRUNC comes with OPEN. As a request of its own it would look like truncate(2), which
             // leaves the times of an empty file alone.
             InitFlags::FUSE_ATOMIC_O_TRUNC,
@@ -131,6 +171,11 @@ impl Filesystem for Server {
         ];
         for capability in wanted {
             let _ = config.add_capabilities(capability);
+        }
+        if self.options.acl {
+            // Without either of them the lists would be kept and not obeyed.
+            let needed = InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK;
+            config.add_capabilities(needed).map_err(|_| io::ErrorKind::Unsupported)?;
         }
         Ok(())
     }
@@ -176,13 +221,18 @@ impl Filesystem for Server {
     ) {
         let change = Change { mode, uid, gid, size, atime, mtime, has_handle: fh.is_some() };
         let mut state = self.state();
-        let result = match state.removed_mut(ino.0) {
+        let allowed = node_flags::check(state.volume(), ino.0, change.wish());
+        let result = allowed.and_then(|()| match state.removed_mut(ino.0) {
             Some((attr, now)) => {
                 change.apply_to_removed(attr, now);
                 Ok(())
             }
             None => change.apply(state.volume_mut(), req, ino.0),
-        };
+        });
+        let result = result.and_then(|()| match mode.filter(|_| self.options.acl) {
+            Some(mode) => acl::follow_chmod(state.volume_mut(), ino.0, mode),
+            None => Ok(()),
+        });
         let result = result.and_then(|()| state.attr(ino.0));
         drop(state);
         match result {
@@ -192,7 +242,10 @@ impl Filesystem for Server {
     }
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
-        let result = self.state().volume().readlink(ino.0);
+        let mut state = self.state();
+        let result = state.volume().readlink(ino.0);
+        state.note_access(ino.0, self.access_times(false, false));
+        drop(state);
         match result {
             Ok(target) => reply.data(target.as_bytes()),
             Err(e) => reply.error(errno(e)),
@@ -205,13 +258,12 @@ impl Filesystem for Server {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         rdev: u32,
         reply: ReplyEntry,
     ) {
         let result = new_node(mode, rdev).ok_or(Errno::EINVAL).and_then(|node| {
-            let caller = caller::of(req);
-            self.state().make(&caller, parent.0, name.as_bytes(), node, Mode(mode & 0o7777))
+            self.make(&mut self.state(), req, (parent, name), node, (mode, umask))
         });
         answer_entry(reply, result);
     }
@@ -222,11 +274,10 @@ impl Filesystem for Server {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         reply: ReplyEntry,
     ) {
-        let (caller, mode) = (caller::of(req), Mode(mode & 0o7777));
-        let result = self.state().make(&caller, parent.0, name.as_bytes(), NewNode::Dir, mode);
+        let result = self.make(&mut self.state(), req, (parent, name), NewNode::Dir, (mode, umask));
         answer_entry(reply, result);
     }
 
@@ -284,8 +335,8 @@ impl Filesystem for Server {
 
     fn open(&self, req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let mut state = self.state();
-        let mut result = Ok(());
-        if flags.0 & libc::O_TRUNC != 0 {
+        let mut result = node_flags::check_open(state.volume(), ino.0, flags.0);
+        if result.is_ok() && flags.0 & libc::O_TRUNC != 0 {
             result = truncate(state.volume_mut(), req, ino.0, 0, true);
         }
         let result = result.and_then(|()| state.open(ino.0, true));
@@ -302,14 +353,13 @@ impl Filesystem for Server {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         _flags: i32,
         reply: ReplyCreate,
     ) {
-        let (caller, mode) = (caller::of(req), Mode(mode & 0o7777));
         let mut state = self.state();
-        let result = state
-            .make(&caller, parent.0, name.as_bytes(), NewNode::File, mode)
+        let result = self
+            .make(&mut state, req, (parent, name), NewNode::File, (mode, umask))
             .and_then(|attr| state.open(attr.ino.0, true).map(|()| attr));
         drop(state);
         match result {
@@ -325,7 +375,7 @@ impl Filesystem for Server {
         _fh: FileHandle,
         offset: u64,
         size: u32,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
@@ -333,7 +383,8 @@ impl Filesystem for Server {
         let mut state = self.state();
         let result = state.volume().read(ino.0, offset, size as usize, &mut bytes);
         if result.is_ok() {
-            state.volume_mut().note_access(ino.0);
+            let has_noatime = flags.0 & libc::O_NOATIME != 0;
+            state.note_access(ino.0, self.access_times(false, has_noatime));
         }
         drop(state);
         match result {
@@ -405,10 +456,11 @@ impl Filesystem for Server {
         reply.ok();
     }
 
-    fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+    fn opendir(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let result = self.state().open(ino.0, false);
+        let handle = if flags.0 & libc::O_NOATIME != 0 { HANDLE_NOATIME } else { HANDLE };
         match result {
-            Ok(()) => reply.opened(HANDLE, FopenFlags::empty()),
+            Ok(()) => reply.opened(handle, FopenFlags::empty()),
             Err(e) => reply.error(errno(e)),
         }
     }
@@ -417,12 +469,12 @@ impl Filesystem for Server {
         &self,
         _req: &Request,
         ino: INodeNo,
-        _fh: FileHandle,
+        fh: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
         let mut state = self.state();
-        state.volume_mut().note_access(ino.0);
+        state.note_access(ino.0, self.access_times(true, fh == HANDLE_NOATIME));
         let volume = state.volume();
         let entries = volume.entries_up_to(ino.0, offset.max(2), READDIR_ENTRIES_MAX);
         let parent = volume.parent(ino.0);
@@ -497,27 +549,40 @@ impl Filesystem for Server {
         reply: ReplyEmpty,
     ) {
         let flags = XattrFlags::from_bits_retain(flags as u32);
-        let result = xattr_name(name)
-            .and_then(|name| self.state().volume_mut().setxattr(ino.0, name, value, flags));
+        let mut state = self.state();
+        let result = xattr_name(name, &self.options).and_then(|name| {
+            node_flags::check(state.volume(), ino.0, Wish::Change)?;
+            match name {
+                acl::ACCESS | acl::DEFAULT => acl::set(state.volume_mut(), ino.0, name, value),
+                _ => state.volume_mut().setxattr(ino.0, name, value, flags),
+            }
+        });
+        drop(state);
         answer_empty(reply, result);
     }
 
     fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let result = xattr_name(name).and_then(|name| self.state().volume().getxattr(ino.0, name));
+        let result = xattr_name(name, &self.options)
+            .and_then(|name| self.state().volume().getxattr(ino.0, name));
         answer_xattr(reply, size, result.as_ref().map(FsBytes::as_bytes).map_err(|e| *e));
     }
 
     fn listxattr(&self, _req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let result = self.state().volume().listxattr(ino.0);
         let list = result.map(|names| -> Vec<u8> {
-            names.iter().flat_map(|name| [name.as_bytes(), b"\0"].concat()).collect()
+            let shown = names.iter().filter(|name| name.as_bytes() != node_flags::NAME);
+            shown.flat_map(|name| [name.as_bytes(), b"\0"].concat()).collect()
         });
         answer_xattr(reply, size, list.as_deref().map_err(|e| *e));
     }
 
     fn removexattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let result =
-            xattr_name(name).and_then(|name| self.state().volume_mut().removexattr(ino.0, name));
+        let mut state = self.state();
+        let result = xattr_name(name, &self.options).and_then(|name| {
+            node_flags::check(state.volume(), ino.0, Wish::Change)?;
+            state.volume_mut().removexattr(ino.0, name)
+        });
+        drop(state);
         answer_empty(reply, result);
     }
 
@@ -534,8 +599,8 @@ impl Filesystem for Server {
         let mode = FallocateMode::from_bits_retain(mode as u32);
         let mut state = self.state();
         let volume = state.volume_mut();
-        let result = volume
-            .fallocate(ino.0, mode, offset, length)
+        let result = node_flags::check(volume, ino.0, Wish::Change)
+            .and_then(|()| volume.fallocate(ino.0, mode, offset, length))
             .and_then(|()| caller::kill_privileges_unless_privileged(volume, req, ino.0));
         drop(state);
         answer_empty(reply, result);
@@ -594,7 +659,7 @@ impl Filesystem for Server {
     fn ioctl(
         &self,
         req: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         _fh: FileHandle,
         _flags: IoctlFlags,
         cmd: u32,
@@ -602,6 +667,11 @@ impl Filesystem for Server {
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
-        control::answer(self, req, cmd, in_data, reply);
+        let about_flags = node_flags::ioctl(self.state().volume_mut(), ino.0, cmd, in_data);
+        match about_flags {
+            Some(Ok(answer)) => reply.ioctl(0, &answer),
+            Some(Err(e)) => reply.error(errno(e)),
+            None => control::answer(self, req, cmd, in_data, reply),
+        }
     }
 }

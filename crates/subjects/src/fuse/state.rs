@@ -10,6 +10,8 @@ use fuser::FileAttr;
 
 use super::clock::Clock;
 use super::convert::file_attr;
+use super::node_flags::{self, NodeFlags, Wish};
+use super::options::AccessTimes;
 
 /// The volume and the kernel's view of it.
 #[derive(Debug)]
@@ -71,9 +73,42 @@ impl State {
         Ok(file_attr(&attr, &self.clock, self.volume.config().block_bytes))
     }
 
+    /// Looks a name up. The kernel asks for `.` and `..` where it has only a file handle
+    /// (open_by_handle_at(2)) and has forgotten the inode (fuse_get_dentry, fs/fuse/inode.c).
     pub(super) fn lookup(&mut self, dir: Ino, name: &[u8]) -> Result<FileAttr, Errno> {
-        let ino = self.volume.lookup(dir, name)?;
+        let ino = match name {
+            b"." => dir,
+            b".." => self.volume.parent(dir)?,
+            name => self.volume.lookup(dir, name)?,
+        };
         self.tell(ino)
+    }
+
+    /// Updates the access time of an inode that was read, if the rule says so.
+    pub(super) fn note_access(&mut self, ino: Ino, rule: AccessTimes) {
+        let is_due = match rule {
+            AccessTimes::Strict => true,
+            AccessTimes::Relative => self.is_access_time_old(ino),
+            AccessTimes::Never => false,
+        };
+        if is_due && !node_flags::of(&self.volume, ino).contains(NodeFlags::NOATIME) {
+            self.volume_mut().note_access(ino);
+        }
+    }
+
+    /// Whether the access time is not later than the last change or older than a day
+    /// (relatime_need_update, fs/inode.c).
+    fn is_access_time_old(&self, ino: Ino) -> bool {
+        let Ok(attr) = self.volume.attr(ino) else { return false };
+        let time = |stamp| match stamp {
+            Stamp::Tick(tick) => self.clock.time_of(tick),
+            Stamp::At { sec, nsec } => (sec, nsec),
+        };
+        let accessed = time(attr.times.atime);
+        let (now, _) = self.clock.now();
+        accessed <= time(attr.times.mtime)
+            || accessed <= time(attr.times.ctime)
+            || now - accessed.0 >= 24 * 60 * 60
     }
 
     /// Returns the attributes for the kernel, which from now on knows the inode.
@@ -92,6 +127,7 @@ impl State {
         mode: Mode,
     ) -> Result<FileAttr, Errno> {
         let volume = self.volume_mut();
+        node_flags::check(volume, dir, Wish::Add)?;
         // The kernel, which knows all groups of the caller, has already taken setgid from a program
         // of a foreign group (vfs_prepare_mode, fs/namei.c): not once more.
         let caller = Identity { groups: Arc::from([volume.attr(dir)?.gid]), ..caller.clone() };
@@ -100,15 +136,19 @@ impl State {
     }
 
     pub(super) fn link(&mut self, ino: Ino, dir: Ino, name: &[u8]) -> Result<FileAttr, Errno> {
+        node_flags::check(&self.volume, ino, Wish::Change)?;
+        node_flags::check(&self.volume, dir, Wish::Add)?;
         self.volume_mut().link(ino, dir, name)?;
         self.tell(ino)
     }
 
     pub(super) fn unlink(&mut self, dir: Ino, name: &[u8]) -> Result<(), Errno> {
+        self.check_removal(dir, name)?;
         self.removing(dir, name, |volume| volume.unlink(dir, name))
     }
 
     pub(super) fn rmdir(&mut self, dir: Ino, name: &[u8]) -> Result<(), Errno> {
+        self.check_removal(dir, name)?;
         self.removing(dir, name, |volume| volume.rmdir(dir, name))
     }
 
@@ -119,7 +159,20 @@ impl State {
         (to_dir, to): (Ino, &[u8]),
         flags: RenameFlags,
     ) -> Result<(), Errno> {
+        self.check_removal(from_dir, from)?;
+        match self.volume.lookup(to_dir, to) {
+            Ok(_) => self.check_removal(to_dir, to)?,
+            Err(_) => node_flags::check(&self.volume, to_dir, Wish::Add)?,
+        }
         self.removing(to_dir, to, |volume| volume.rename(caller, from_dir, from, to_dir, to, flags))
+    }
+
+    /// Refuses to take a name away that flags protect: its own or those of the directory (may_delete,
+    /// fs/namei.c).
+    fn check_removal(&self, dir: Ino, name: &[u8]) -> Result<(), Errno> {
+        let Ok(victim) = self.volume.lookup(dir, name) else { return Ok(()) };
+        node_flags::check(&self.volume, dir, Wish::Change)?;
+        node_flags::check(&self.volume, victim, Wish::Change)
     }
 
     /// Runs `act`, which may take the last name from the inode that `dir/name` names.

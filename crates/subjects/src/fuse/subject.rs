@@ -8,7 +8,8 @@ use fathom_model::Config;
 use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 use tempfile::TempDir;
 
-use super::mount::{Mount, Options};
+use super::mount::Mount;
+use super::options::Options;
 use super::snapshot::Snapshots;
 use crate::host::{Backend, HostSubject};
 use crate::sys::View;

@@ -1,0 +1,213 @@
+//! [`Options`] of a mount, and the words that `-o` takes.
+
+use rustix::mount::MountAttrFlags;
+
+use crate::catalogue::near::did_you_mean;
+
+/// The rule by which reading updates access times (mount(8)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AccessTimes {
+    /// `relatime`, the default of Linux: only if the access time is not later than the last change,
+    /// or older than a day.
+    #[default]
+    Relative,
+    /// `strictatime`: with every read that the server sees.
+    Strict,
+    /// `noatime`: never.
+    Never,
+}
+
+/// Options of serving a mount.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Number of threads that answer requests. All take the same lock, so that more of them only
+    /// help where the copying of large reads and writes dominates.
+    pub threads: usize,
+    /// Whether nothing can be changed (`ro`).
+    pub read_only: bool,
+    /// The rule for access times (`noatime`, `relatime`, `strictatime`).
+    pub access_times: AccessTimes,
+    /// Whether reading a directory leaves its access time alone (`nodiratime`).
+    pub keep_directory_times: bool,
+    /// Whether a directory may be covered that has something in it (`nonempty`).
+    pub over_files: bool,
+    /// Whether other users may use the mount of an ordinary user (`allow_other`); that of root is
+    /// open to all.
+    pub allow_other: bool,
+    /// Whether there are access control lists (`acl`). The kernel then asks for them at every
+    /// check of permissions.
+    pub acl: bool,
+    /// The device in /proc/mounts (`fsname=`).
+    pub source: String,
+    /// Whether setuid bits have no effect (`nosuid`).
+    pub nosuid: bool,
+    /// Whether devices cannot be opened (`nodev`).
+    pub nodev: bool,
+    /// Whether programs cannot be executed (`noexec`).
+    pub noexec: bool,
+}
+
+impl Default for Options {
+    /// One thread: on two processors no other number was faster, for one client or for four.
+    fn default() -> Self {
+        Options {
+            threads: 1,
+            read_only: false,
+            access_times: AccessTimes::default(),
+            keep_directory_times: false,
+            over_files: false,
+            allow_other: false,
+            acl: false,
+            source: "fathom".to_owned(),
+            nosuid: false,
+            nodev: false,
+            noexec: false,
+        }
+    }
+}
+
+/// The words that [`Options::set`] knows, for suggestions.
+const WORDS: [&str; 21] = [
+    "ro",
+    "rw",
+    "noatime",
+    "atime",
+    "relatime",
+    "strictatime",
+    "nodiratime",
+    "diratime",
+    "nosuid",
+    "suid",
+    "nodev",
+    "dev",
+    "noexec",
+    "exec",
+    "acl",
+    "noacl",
+    "allow_other",
+    "default_permissions",
+    "nonempty",
+    "fsname=NAME",
+    "threads=N",
+];
+
+/// The words of fstab(5) that concern others than the file system: mount(8) and systemd.
+const FOR_OTHERS: [&str; 15] = [
+    "defaults",
+    "auto",
+    "noauto",
+    "nofail",
+    "user",
+    "nouser",
+    "users",
+    "group",
+    "owner",
+    "_netdev",
+    "sync",
+    "async",
+    "dirsync",
+    "lazytime",
+    "default_permissions",
+];
+
+impl Options {
+    /// Sets one option as `-o` takes it.
+    ///
+    /// # Errors
+    /// Says what is wrong with the word, and which one was perhaps meant.
+    pub fn set(&mut self, word: &str) -> Result<(), String> {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (word, None),
+        };
+        match (name, value) {
+            ("ro", None) => self.read_only = true,
+            ("rw", None) => self.read_only = false,
+            ("noatime", None) => self.access_times = AccessTimes::Never,
+            ("relatime" | "atime", None) => self.access_times = AccessTimes::Relative,
+            ("strictatime", None) => self.access_times = AccessTimes::Strict,
+            ("nodiratime", None) => self.keep_directory_times = true,
+            ("diratime", None) => self.keep_directory_times = false,
+            ("nosuid", None) => self.nosuid = true,
+            ("suid", None) => self.nosuid = false,
+            ("nodev", None) => self.nodev = true,
+            ("dev", None) => self.nodev = false,
+            ("noexec", None) => self.noexec = true,
+            ("exec", None) => self.noexec = false,
+            ("acl", None) => self.acl = true,
+            ("noacl", None) => self.acl = false,
+            ("allow_other", None) => self.allow_other = true,
+            ("nonempty", None) => self.over_files = true,
+            ("fsname", Some(name)) => self.source = name.to_owned(),
+            ("threads", Some(number)) => {
+                let threads = number.parse().ok().filter(|number| (1..=64).contains(number));
+                self.threads = threads.ok_or("threads= takes a number from 1 to 64")?;
+            }
+            // A comment of fstab: systemd's x-systemd.automount, say.
+            (name, _) if FOR_OTHERS.contains(&name) || name.starts_with("x-") => {}
+            _ => {
+                let hint = did_you_mean(word, WORDS.into_iter());
+                return Err(format!("unknown mount option {word:?}{hint}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The flags of the mount in the kernel.
+    pub(super) fn mount_flags(&self) -> MountAttrFlags {
+        let mut flags = MountAttrFlags::empty();
+        flags.set(MountAttrFlags::MOUNT_ATTR_NOSUID, self.nosuid);
+        flags.set(MountAttrFlags::MOUNT_ATTR_NODEV, self.nodev);
+        flags.set(MountAttrFlags::MOUNT_ATTR_NOEXEC, self.noexec);
+        flags.set(MountAttrFlags::MOUNT_ATTR_RDONLY, self.read_only);
+        flags.set(MountAttrFlags::MOUNT_ATTR_NODIRATIME, self.keep_directory_times);
+        match self.access_times {
+            AccessTimes::Relative => {}
+            AccessTimes::Strict => flags.insert(MountAttrFlags::MOUNT_ATTR_STRICTATIME),
+            AccessTimes::Never => flags.insert(MountAttrFlags::MOUNT_ATTR_NOATIME),
+        }
+        flags
+    }
+
+    /// The same for fusermount3.
+    pub(super) fn helper_words(&self, subtype: &str) -> String {
+        // A comma or a backslash in a name would end it (libfuse's lib/mount_util.c escapes alike).
+        let source = self.source.replace('\\', "\\\\").replace(',', "\\,");
+        let mut words = format!("default_permissions,fsname={source},subtype={subtype}");
+        let optional = [
+            (self.read_only, "ro"),
+            (self.access_times == AccessTimes::Never, "noatime"),
+            (self.noexec, "noexec"),
+            (self.allow_other, "allow_other"),
+        ];
+        for (_, word) in optional.into_iter().filter(|(wanted, _)| *wanted) {
+            words.push(',');
+            words.push_str(word);
+        }
+        words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_understood_or_explained() {
+        let mut options = Options::default();
+        for word in ["ro", "noatime", "nosuid", "fsname=a,b", "nofail", "x-systemd.automount"] {
+            options.set(word).unwrap();
+        }
+        assert!(options.read_only && options.access_times == AccessTimes::Never);
+        let flags = options.mount_flags();
+        assert!(flags.contains(MountAttrFlags::MOUNT_ATTR_NOSUID));
+        assert!(flags.contains(MountAttrFlags::MOUNT_ATTR_RDONLY));
+        assert_eq!(
+            options.helper_words("reffs"),
+            "default_permissions,fsname=a\\,b,subtype=reffs,ro,noatime"
+        );
+        let error = options.set("noatme").unwrap_err();
+        assert!(error.contains("did you mean noatime?"), "{error}");
+        assert!(options.set("threads=0").is_err());
+    }
+}
