@@ -31,13 +31,37 @@ errnos! {
     EOPNOTSUPP = 95, ESTALE = 116, EUCLEAN = 117, EDQUOT = 122, EOWNERDEAD = 130,
 }
 
+/// The other error numbers of Linux (include/uapi/asm-generic/errno.h): a file system should not return
+/// them, a FUSE daemon may.
+#[rustfmt::skip]
+const OTHER_NAMES: &[(&str, u16)] = &[
+    ("ECHILD", 10), ("EDOM", 33), ("ENOMSG", 42), ("EIDRM", 43), ("ECHRNG", 44), ("EL2NSYNC", 45),
+    ("EL3HLT", 46), ("EL3RST", 47), ("ELNRNG", 48), ("EUNATCH", 49), ("ENOCSI", 50),
+    ("EL2HLT", 51), ("EBADE", 52), ("EXFULL", 54), ("ENOANO", 55), ("EBADRQC", 56),
+    ("EBADSLT", 57), ("EBFONT", 59), ("ENOSTR", 60), ("ENOSR", 63), ("ENONET", 64),
+    ("ENOPKG", 65), ("EREMOTE", 66), ("ENOLINK", 67), ("EADV", 68), ("ESRMNT", 69), ("ECOMM", 70),
+    ("EPROTO", 71), ("EMULTIHOP", 72), ("EDOTDOT", 73), ("ENOTUNIQ", 76), ("EREMCHG", 78),
+    ("ELIBACC", 79), ("ELIBSCN", 81), ("ELIBMAX", 82), ("ELIBEXEC", 83), ("EILSEQ", 84),
+    ("ERESTART", 85), ("ESTRPIPE", 86), ("ENOTSOCK", 88), ("EMSGSIZE", 90), ("EPROTOTYPE", 91),
+    ("ENOPROTOOPT", 92), ("EPROTONOSUPPORT", 93), ("ESOCKTNOSUPPORT", 94), ("EPFNOSUPPORT", 96),
+    ("EAFNOSUPPORT", 97), ("EADDRINUSE", 98), ("EADDRNOTAVAIL", 99), ("ENETDOWN", 100),
+    ("ENETUNREACH", 101), ("ENETRESET", 102), ("ECONNABORTED", 103), ("ECONNRESET", 104),
+    ("ENOBUFS", 105), ("EISCONN", 106), ("ESHUTDOWN", 108), ("ETOOMANYREFS", 109),
+    ("ETIMEDOUT", 110), ("ECONNREFUSED", 111), ("EHOSTDOWN", 112), ("EHOSTUNREACH", 113),
+    ("EALREADY", 114), ("EINPROGRESS", 115), ("ENOTNAM", 118), ("ENAVAIL", 119), ("EISNAM", 120),
+    ("EREMOTEIO", 121), ("ENOMEDIUM", 123), ("EMEDIUMTYPE", 124), ("ECANCELED", 125),
+    ("ENOKEY", 126), ("EKEYEXPIRED", 127), ("EKEYREVOKED", 128), ("EKEYREJECTED", 129),
+    ("ENOTRECOVERABLE", 131), ("ERFKILL", 132), ("EHWPOISON", 133),
+];
+
 impl Errno {
     /// The symbolic name, if this is a known number.
     pub fn name(self) -> Option<&'static str> {
-        NAMES.iter().find(|(_, value)| *value == self.0).map(|(name, _)| *name)
+        let mut names = NAMES.iter().chain(OTHER_NAMES);
+        names.find(|(_, value)| *value == self.0).map(|(name, _)| *name)
     }
 
-    /// Lists every error that has a name here, with its name.
+    /// Lists every error that a file-system call can return, with its name.
     pub fn all() -> impl Iterator<Item = (&'static str, Errno)> {
         NAMES.iter().map(|(name, value)| (*name, Errno(*value)))
     }
@@ -72,7 +96,8 @@ impl FromStr for Errno {
     type Err = UnknownErrno;
 
     fn from_str(text: &str) -> Result<Self, UnknownErrno> {
-        let known = NAMES.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
+        let mut names = NAMES.iter().chain(OTHER_NAMES);
+        let known = names.find(|(name, _)| *name == text).map(|(_, value)| *value);
         known
             .or_else(|| text.strip_prefix("E#").and_then(|number| number.parse().ok()))
             .map(Errno)
@@ -98,10 +123,11 @@ mod tests {
 
     #[test]
     fn names_round_trip_and_unknown_numbers_survive() {
-        for (name, value) in NAMES {
+        for (name, value) in NAMES.iter().chain(OTHER_NAMES) {
             assert_eq!(name.parse(), Ok(Errno(*value)));
             assert_eq!(Errno(*value).to_string(), *name);
         }
+        assert_eq!(Errno(103).to_string(), "ECONNABORTED");
         assert_eq!("E#250".parse(), Ok(Errno(250)));
         assert!("ENOPE".parse::<Errno>().is_err());
     }

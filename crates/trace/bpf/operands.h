@@ -367,6 +367,11 @@ __noinline int read_operands(struct work *w)
 		w->touch |= touch_range(w->args[0], w->args[1]);
 	if (call->flags & CALL_GLOBAL)
 		w->touch |= INSIDE;
+	if (call->flags & CALL_HERE) {
+		w->dirfd = AT_FDCWD;
+		find_base(w, 0);
+		w->touch |= w->base_mount[0] ? touch_base(w, 0) : NOTHING;
+	}
 	return 0;
 }
 

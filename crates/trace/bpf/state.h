@@ -29,6 +29,7 @@ enum call_flags {
 	CALL_PATHS = 512, CALL_SUBMITS = 1024, CALL_FETCHES = 2048,
 	CALL_EXECUTES = 4096,
 	CALL_PLAIN = 8192, /* a descriptor, then numbers: nothing in memory */
+	CALL_HERE = 16384, /* concerns the working directory (getcwd) */
 };
 
 /* A system call, filled in from the table of calls. */

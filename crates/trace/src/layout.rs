@@ -118,6 +118,8 @@ pub struct Call {
     pub opens: bool,
     /// Whether it has no operand and concerns every file system.
     pub global: bool,
+    /// Whether it has no operand and concerns the working directory.
+    pub here: bool,
 }
 
 /// Fields of structures: call, pointer, field, offset and bytes (from the kernel's uapi headers
@@ -274,6 +276,7 @@ impl Call {
             },
             opens: matches!(base, "open" | "open_by_handle_at" | "open_tree"),
             global: matches!(name, "sync" | "umask"),
+            here: name == "getcwd",
         }
     }
 }

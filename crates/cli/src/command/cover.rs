@@ -82,7 +82,7 @@ fn traced(args: &CoverArgs, out: &Path) -> Result<Ending> {
         None | Some(Ended::Exit(0)) => Ok(told),
         // Its coverage was told all the same.
         Some(ended) => {
-            eprintln!("fathom: the command itself failed: {ended}");
+            say!("fathom: the command itself failed: {ended}");
             Ok(Ending::Findings)
         }
     }
@@ -303,7 +303,7 @@ fn demands(report: &Report, output: &Forms) -> Result<Ending> {
     let mut ending = Ending::Clean;
     for id in &output.require {
         if report.count(id).unwrap_or(0) == 0 {
-            eprintln!("fathom: {id} was never exercised");
+            say!("fathom: {id} was never exercised");
             ending = Ending::Findings;
         }
     }
@@ -315,7 +315,7 @@ fn demands(report: &Report, output: &Forms) -> Result<Ending> {
     if output.fail_under.is_some_and(|least| ratio(tally.hit, tally.total) < least) {
         let least = 100.0 * output.fail_under.unwrap_or(0.0);
         let share = text::share(tally.hit, tally.total);
-        eprintln!("fathom: {share} of the partitions were exercised, less than {least}%");
+        say!("fathom: {share} of the partitions were exercised, less than {least}%");
         ending = Ending::Findings;
     }
     Ok(ending)

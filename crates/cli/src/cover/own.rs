@@ -8,12 +8,12 @@ use anyhow::{Context, Result};
 use fathom_core::partition::Granularity;
 use fathom_engine::OpCoverage;
 use fathom_record::coverage::{CallReport, Report, Tally};
-use fathom_report::cover::text::{bar, share};
+use fathom_report::cover::text::share;
 use fathom_trace::report::{Unreachable, of_coverage};
 use serde_json::{Map, Value, json};
 
 use crate::supervise::output::shown;
-use crate::text::{grouped, table, writable};
+use crate::text::{grouped, say, writable};
 
 /// The name of the file in the directory of a run.
 pub(crate) const FILE: &str = "coverage.json";
@@ -21,12 +21,6 @@ pub(crate) const FILE: &str = "coverage.json";
 /// What only a tracer would see.
 const LIMIT: &str =
     "calls of the harness itself: only operations of the workload count, not walks and mounts";
-
-/// Calls beside each other in the short form.
-const COLUMNS: usize = 3;
-
-/// Holes that the short form tells.
-const HOLES_TOLD_MAX: usize = 3;
 
 /// Where the coverage of a run goes; known to be writable before the run starts.
 #[derive(Debug)]
@@ -57,7 +51,7 @@ impl Files {
     /// Writes the report; if that cannot be done, says so: what the run found matters more.
     pub(crate) fn write_or_say(&self, report: &Report) {
         if let Err(error) = self.write(report) {
-            eprintln!("fathom: the coverage is lost: {error:#}");
+            say!("fathom: the coverage is lost: {error:#}");
         }
     }
 
@@ -90,42 +84,21 @@ fn made(report: &Report) -> Vec<(&str, &CallReport)> {
     made
 }
 
-/// A few lines for the end of a run: how much of each call, with a bar for each of its arguments and
-/// one for its results, and the largest holes.
-pub(crate) fn short(report: &Report, files: &Files) -> String {
+/// One line for the end of a run: how much of the calls that were made, and how to see the rest.
+pub(crate) fn line(report: &Report, files: &Files) -> String {
     let made = made(report);
     let of_made = made.iter().fold(Tally::default(), |sum, (_, call)| Tally {
         hit: sum.hit + call.partitions_hit,
         total: sum.total + call.partitions_total,
     });
-    let mut text = format!(
-        "coverage: {} of {} partitions of the {} kinds of calls that were made ({}), {} of all {}\n",
+    format!(
+        "coverage: {} of {} partitions of {} kinds of calls ({}): {}\n",
         grouped(of_made.hit as u64),
         grouped(of_made.total as u64),
         made.len(),
         share(of_made.hit, of_made.total),
-        share(report.partitions_hit, report.partitions_total),
-        grouped(report.partitions_total as u64),
-    );
-    let cells: Vec<[String; 3]> = made.iter().map(|(base, call)| cells(base, call)).collect();
-    let lines = cells.len().div_ceil(COLUMNS);
-    let row = |line: usize| {
-        let columns = cells[line..].iter().step_by(lines.max(1));
-        columns.flatten().cloned().collect::<Vec<String>>()
-    };
-    let rows: Vec<Vec<String>> = (0..lines).map(row).collect();
-    text.push_str(&table(&rows).lines().map(|line| format!("  {line}\n")).collect::<String>());
-    for hole in report.holes.iter().take(HOLES_TOLD_MAX) {
-        text.push_str(&format!("  {}\n", hole.words));
-    }
-    text.push_str(&format!("  all of it: {}\n", files.command()));
-    text
-}
-
-fn cells(base: &str, call: &CallReport) -> [String; 3] {
-    let bars = call.args.values().chain([&call.output]).map(|place| bar(place.tally));
-    let share = format!("{:>6}", share(call.partitions_hit, call.partitions_total));
-    [base.to_owned(), share, bars.collect()]
+        files.command(),
+    )
 }
 
 /// What `--json` says of it: the sums, and each call that was made.

@@ -1,6 +1,6 @@
 //! Coverage for a terminal.
 
-use fathom_record::coverage::{CallReport, PlaceReport, Report, Tally, ratio};
+use fathom_record::coverage::{CallReport, PlaceReport, Report, ratio};
 
 use crate::words::{grouped, table};
 
@@ -107,14 +107,6 @@ fn sparkline(place: &PlaceReport) -> String {
     if rest > 8 { format!("{}{}×{rest}", &line[..end], SPARKS[0]) } else { line }
 }
 
-/// How much of a place was exercised, as one character.
-pub fn bar(tally: Tally) -> char {
-    match tally.hit {
-        0 => SPARKS[0],
-        hit => SPARKS[1 + (7.0 * ratio(hit, tally.total)).round() as usize],
-    }
-}
-
 /// 0 for never, 1 to 8 on a logarithmic scale.
 fn level(count: u64, most: u64) -> usize {
     match count {
@@ -163,7 +155,7 @@ fn foot(report: &Report) -> String {
         }
     }
     if !report.holes.is_empty() {
-        text.push_str("\nthe largest holes, and what would fill them\n");
+        text.push_str("\nwhat a tester would add first\n");
         for (index, hole) in report.holes.iter().enumerate() {
             text.push_str(&format!("{:3}. {}\n     add: {}\n", index + 1, hole.words, hole.add));
         }
@@ -185,7 +177,7 @@ pub fn share(hit: usize, total: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fathom_record::coverage::Bucket;
+    use fathom_record::coverage::{Bucket, Tally};
 
     #[test]
     fn bars_grow_with_the_logarithm() {
@@ -194,13 +186,6 @@ mod tests {
         assert_eq!(level(1000, 1000), 8);
         assert_eq!(level(1, 1), 8);
         assert!(level(30, 1000) > level(3, 1000));
-    }
-
-    #[test]
-    fn a_full_bar_is_everything_and_none_is_nothing() {
-        let bars = [0, 1, 50, 99, 100].map(|hit| bar(Tally { hit, total: 100 }));
-        assert_eq!(bars, ['·', '▁', '▅', '█', '█']);
-        assert_eq!(bar(Tally::default()), '·');
     }
 
     #[test]

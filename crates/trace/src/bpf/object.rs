@@ -439,6 +439,7 @@ mod flag {
     pub(super) const FETCHES: u16 = 2048;
     pub(super) const EXECUTES: u16 = 4096;
     pub(super) const PLAIN: u16 = 8192;
+    pub(super) const HERE: u16 = 16384;
 }
 
 /// Whether a call has a descriptor first and then numbers in registers, and nothing special about it.
@@ -492,6 +493,7 @@ fn kernel_call(index: u16, call: &Call) -> KernelCall {
         (flag::FETCHES, call.base == "io_getevents"),
         (flag::EXECUTES, call.base == "execve"),
         (flag::PLAIN, is_plain(call)),
+        (flag::HERE, call.here),
     ];
     let flags = flags.iter().filter(|(_, is)| *is).fold(0, |all, (flag, _)| all | flag);
     let register = |name: &str| {

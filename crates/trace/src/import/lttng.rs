@@ -110,6 +110,9 @@ impl Lttng {
                 _ => {}
             }
         }
+        if call.here {
+            touch = self.known.cwd(process);
+        }
         if self.mounts.everything() || call.global {
             touch = Touch::Inside;
         }

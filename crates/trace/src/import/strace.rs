@@ -43,7 +43,11 @@ impl Strace {
     fn call(&mut self, process: u64, text: &[u8]) -> bool {
         let Some(open) = text.iter().position(|byte| *byte == b'(') else { return false };
         let Ok(name) = std::str::from_utf8(&text[..open]) else { return false };
-        let Some((args, rest)) = arguments(&text[open + 1..]) else { return false };
+        let Some((mut args, rest)) = arguments(&text[open + 1..]) else { return false };
+        if matches!(name, "preadv" | "pwritev" | "preadv2" | "pwritev2") && args.len() > 3 {
+            // One offset is shown, two registers hold it: flags come after the second.
+            args.insert(4, b"0");
+        }
         let Some(result) = result(rest) else { return false };
         if matches!(name, "fork" | "vfork" | "clone" | "clone3") && result > 0 {
             self.known.inherit_cwd(process, result as u64);
@@ -88,6 +92,11 @@ impl Strace {
         }
         let mut touch = Touch::Nothing;
         let mut base = self.known.cwd(process);
+        if call.here {
+            // getcwd shows the directory; one that failed is where the process was seen last.
+            let shown = args.first().filter(|text| text.starts_with(b"\"/"));
+            return shown.map_or(base, |text| self.mounts.touch(unquoted(text)));
+        }
         for slot in &call.slots {
             let Source::Register(register) = slot.source else { continue };
             let Some(text) = args.get(usize::from(register)) else { continue };
@@ -226,6 +235,10 @@ fn word(text: Option<&[u8]>) -> Word<'_> {
         }
         Some([b'A', b'T', b'_', b'F', b'D', ..]) => Word::Number(AT_FDCWD as u64),
         Some(text) if text.starts_with(b"NULL") => Word::Number(0),
+        // An offset behind a pointer, before the call: `[4096]`, `[0] => [512]`, `[0 => 512]`.
+        Some([b'[', rest @ ..]) if number(rest).is_some() => {
+            Word::Behind(number(rest).unwrap_or(0))
+        }
         // A structure or a list: there was an address.
         Some([b'{' | b'[', ..]) => Word::Number(1),
         Some(text) => number(text).map_or(Word::Unknown, Word::Number),
@@ -265,6 +278,7 @@ fn unescaped_length(text: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::{Raw, encode};
 
     const LOG: &str = r#"
 12  openat(0xffffff9c</m>, "a, b\"(", 0x42, 0600) = 3</m/a>
@@ -275,6 +289,10 @@ mod tests {
 12  <... read resumed>"abc", 5) = 3
 12  openat(AT_FDCWD</home>, "/m2/x", O_RDONLY) = -1 ENOENT (No such file or directory)
 12  openat2(3</m>, "x", {flags=0x8042, mode=0644, resolve=0x8}, 24) = 5</m/x>
+12  pwritev2(3</m/a>, [{iov_base="x", iov_len=1}], 1, 4096, 0x10) = 1
+12  copy_file_range(3</m/a>, [8192], 5</m/x>, NULL, 10, 0) = 0
+12  getcwd("/m/d", 4096) = 5
+13  getcwd("/home", 4096) = 6
 12  --- SIGCHLD {si_signo=SIGCHLD} ---
 12  +++ exited with 0 +++
 "#;
@@ -295,14 +313,29 @@ mod tests {
         assert_eq!(
             calls,
             [
+                ("copy_file_range", Ok(0), 1),
+                ("getcwd", Ok(5), 1),
                 ("openat", Ok(0), 1),
                 ("openat2", Ok(0), 1),
+                ("pwritev2", Ok(1), 1),
                 ("read", Ok(3), 1),
                 ("write", Err(Errno::ENOSPC), 1)
             ]
         );
         let openat2 = found.samples.iter().find(|(s, _)| s.call().name == "openat2").unwrap().0;
         assert_eq!(openat2.slots[4..7], [0x8042, 0o644, 8]);
+        let hits = |name: &str| {
+            let (sample, _) = found.samples.iter().find(|(s, _)| s.call().name == name).unwrap();
+            let call = sample.call();
+            let names = call.slots.iter().map(|slot| slot.name);
+            names.zip(sample.slots).collect::<HashMap<_, _>>()
+        };
+        let written = hits("pwritev2");
+        assert_eq!(written["flags"], 0x10, "RWF_APPEND");
+        assert_eq!(written["offset"], encode(SlotKind::SignedAmount, Raw::Number(4096)));
+        let copied = hits("copy_file_range");
+        assert_eq!(copied["off_in"], encode(SlotKind::Offset, Raw::Offset(8192)));
+        assert_eq!(copied["off_out"], encode(SlotKind::Offset, Raw::Number(0)));
         assert!(!Strace::new(&[]).line(b"12 hello world"));
     }
 

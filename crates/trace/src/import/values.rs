@@ -15,6 +15,8 @@ pub(super) enum Word<'a> {
         /// Its length.
         length: usize,
     },
+    /// A number in memory, to which the argument points.
+    Behind(u64),
     /// A word that says nothing.
     Unknown,
 }
@@ -47,6 +49,8 @@ pub(super) fn code(kind: SlotKind, word: Word<'_>, failed_badly: bool) -> u32 {
             Word::Number(0),
         ) => encode(kind, Raw::Text(None)),
         (SlotKind::Pointer | SlotKind::Mapping, Word::Text { .. }) => encode(kind, Raw::Number(1)),
+        (SlotKind::Offset, Word::Behind(value)) => encode(kind, Raw::Offset(value as i64)),
+        (_, Word::Behind(_)) => encode(kind, Raw::Number(1)),
         (SlotKind::Offset, Word::Number(value)) if value != 0 => encode(kind, Raw::Unknown),
         (_, Word::Number(value)) => encode(kind, Raw::Number(value)),
         _ => encode(kind, Raw::Unknown),

@@ -24,7 +24,7 @@ use crate::signals::SignalGuard;
 use crate::spawn::{Orphans, spawn};
 use crate::target::Target;
 use crate::traced::{Ended, Traced, ended};
-use resolve::{Last, touch_fd, touch_path};
+use resolve::{Last, touch_cwd, touch_fd, touch_path};
 use tracee::{Mounts, Tracee};
 
 /// Marks the stops at the end of a call (ptrace(2), PTRACE_O_TRACESYSGOOD).
@@ -349,6 +349,9 @@ impl Tracer {
                 operands.add(touch_fd(tracee, &mut self.mounts, fd as i32));
             }
             operands.touch.get_or_insert(Touch::Outside);
+        }
+        if call.here {
+            operands.add(touch_cwd(tracee, &mut self.mounts));
         }
         let none = if call.global { Touch::Inside } else { Touch::Nothing };
         (slots, operands.touch.unwrap_or(none))

@@ -34,6 +34,11 @@ pub(super) fn touch_fd(tracee: Tracee, mounts: &mut Mounts, fd: i32) -> Touch {
     }
 }
 
+/// The file system of the working directory.
+pub(super) fn touch_cwd(tracee: Tracee, mounts: &mut Mounts) -> Touch {
+    touch_mount(tracee, mounts, target::mount_id(&tracee.proc("cwd")))
+}
+
 /// The file system of a path relative to a directory descriptor.
 pub(super) fn touch_path(
     tracee: Tracee,

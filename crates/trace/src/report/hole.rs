@@ -29,35 +29,102 @@ const PHRASES: &[(&str, &str, &str, &str)] = &[
     ("mmap", "flags", "maps with", "mmap(NULL, n, PROT_READ, {}, fd, 0)"),
 ];
 
-/// Divides the weight of whole calls and arguments that were never used: they weigh less than holes in
-/// what a tool does use, because the tool may not be about them.
-const NEVER_USED_DIVISOR: usize = 4;
+/// The calls that every tester wants tested first, most wanted first.
+const WANTED: &[&str] = &[
+    "open",
+    "write",
+    "read",
+    "rename",
+    "unlink",
+    "fsync",
+    "truncate",
+    "mkdir",
+    "link",
+    "rmdir",
+    "fallocate",
+    "symlink",
+    "lseek",
+    "mmap",
+    "setxattr",
+    "chmod",
+    "chown",
+    "stat",
+    "getdents",
+];
+
+/// Errors that a test can provoke on every file system, and should.
+const EASY_ERRORS: &[&str] = &[
+    "ENOSPC",
+    "ENOENT",
+    "EEXIST",
+    "EACCES",
+    "ENOTDIR",
+    "EISDIR",
+    "ENOTEMPTY",
+    "ELOOP",
+    "ENAMETOOLONG",
+    "EROFS",
+    "EFBIG",
+    "EBADF",
+];
+
+/// Arguments that are lists of commands, most of which are not about files.
+const COMMANDS: &[(&str, &str)] = &[("fcntl", "cmd"), ("fcntl", "arg"), ("fadvise", "advice")];
 
 /// Powers of amounts from here on do not make a hole larger: files end before (ext4: 2⁴⁴ bytes).
 const POWER_OF_INTEREST_MAX: u32 = 44;
 
-/// The largest holes: neighbouring partitions count as one hole.
+/// How much a tester wants a hole filled; smaller is more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Wish {
+    /// Errors and flags that never occurred, of a call that is used.
+    ErrorsAndFlags,
+    /// A call that was never made.
+    NeverCalled,
+    /// Other classes of arguments: whence, kinds of paths, users.
+    Classes,
+    /// Amounts between two powers.
+    Amounts,
+    /// Commands, and arguments that were never given: the tool may not be about them.
+    Exotic,
+}
+
+/// The holes that a tester would fill first: errors and flags of the common calls, then calls that were
+/// never made, then other classes, amounts and exotic commands. Neighbouring partitions are one hole.
 pub fn holes(report: &Report) -> Vec<Hole> {
-    let mut found: Vec<(usize, Hole)> = Vec::new();
+    let mut found: Vec<(Wish, usize, usize, Hole)> = Vec::new();
     for (base, call) in &report.bases {
         // Others are missing in most tools, and rightly.
         if call.scope != "core" {
             continue;
         }
+        let rank = WANTED.iter().position(|name| name == base).unwrap_or(WANTED.len());
+        let mut add = |wish, hole: Hole| found.push((wish, rank, weight(&hole), hole));
         if call.calls == 0 {
-            let hole = never_called(base, call);
-            found.push((weight(&hole) / NEVER_USED_DIVISOR, hole));
+            add(Wish::NeverCalled, never_called(base, call));
             continue;
         }
         for (arg, place) in &call.args {
-            let divisor = if place.tally.hit == 0 { NEVER_USED_DIVISOR } else { 1 };
-            let holes = in_argument(base, arg, place);
-            found.extend(holes.map(|hole| (weight(&hole) / divisor, hole)));
+            for hole in in_argument(base, arg, place) {
+                add(wish(base, arg, place), hole);
+            }
         }
-        found.extend(in_output(base, &call.output).map(|hole| (weight(&hole), hole)));
+        in_output(base, &call.output).for_each(|hole| add(Wish::ErrorsAndFlags, hole));
     }
-    found.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.words.cmp(&b.1.words)));
-    found.into_iter().take(HOLES_MAX).map(|(_, hole)| hole).collect()
+    found.sort_by(|a, b| {
+        let (left, right) = ((a.0, a.1, usize::MAX - a.2), (b.0, b.1, usize::MAX - b.2));
+        left.cmp(&right).then_with(|| a.3.words.cmp(&b.3.words))
+    });
+    found.into_iter().take(HOLES_MAX).map(|(.., hole)| hole).collect()
+}
+
+fn wish(base: &str, arg: &str, place: &PlaceReport) -> Wish {
+    match place.kind.as_str() {
+        _ if place.tally.hit == 0 || COMMANDS.contains(&(base, arg)) => Wish::Exotic,
+        "bitmask" => Wish::ErrorsAndFlags,
+        "numeric" => Wish::Amounts,
+        _ => Wish::Classes,
+    }
 }
 
 fn weight(hole: &Hole) -> usize {
@@ -140,9 +207,10 @@ fn in_output(base: &str, output: &PlaceReport) -> impl Iterator<Item = Hole> {
     let missing = output.partitions.iter().filter(|bucket| bucket.count == 0 && bucket.counts());
     let errors: Vec<&str> =
         missing.map(|b| b.name.as_str()).filter(|name| name.starts_with('E')).collect();
-    let hole = (!errors.is_empty()).then(|| Hole {
+    let first = EASY_ERRORS.iter().find(|error| errors.contains(error)).or(errors.first());
+    let hole = first.map(|first| Hole {
         words: format!("no {base} ever failed with {}", errors.join(", ")),
-        add: format!("a {base} that must fail with {}", errors[0]),
+        add: format!("a call of {base} that must fail with {first}"),
         partitions: errors.iter().map(|name| format!("{base}.output.{name}")).collect(),
     });
     hole.into_iter()
@@ -202,6 +270,22 @@ mod tests {
 
     fn place_without_holes() -> PlaceReport {
         place("numeric", &[("0", 1), ("[2^0,2^1)", 1)])
+    }
+
+    #[test]
+    fn what_a_tester_wants_comes_first() {
+        let flags = place("bitmask", &[("O_RDONLY", 1), ("O_DIRECT", 0)]);
+        let amounts: Vec<(String, u64)> =
+            (0..30).map(|n| (format!("[2^{n},2^{})", n + 1), 0)).collect();
+        let amounts: Vec<(&str, u64)> = amounts.iter().map(|(n, c)| (n.as_str(), *c)).collect();
+        let mut counts = place("numeric", &amounts);
+        counts.tally.hit = 1;
+        let mut used = flags.clone();
+        used.tally.hit = 1;
+        assert_eq!(wish("open", "flags", &used), Wish::ErrorsAndFlags);
+        assert_eq!(wish("open", "flags", &flags), Wish::Exotic, "never given");
+        assert_eq!(wish("write", "count", &counts), Wish::Amounts);
+        assert!(Wish::ErrorsAndFlags < Wish::NeverCalled && Wish::Amounts < Wish::Exotic);
     }
 
     #[test]
