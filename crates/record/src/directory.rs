@@ -84,6 +84,14 @@ impl RunDirectory {
         })
     }
 
+    /// Adds findings that are known to this run alone, because a run without a seeded bug shows them
+    /// too. That one of them is not seen says nothing.
+    pub fn subtract(&mut self, known: Known) {
+        let first = self.known.entries.len();
+        self.known.entries.extend(known.entries);
+        self.known_seen.extend(first..self.known.entries.len());
+    }
+
     /// The run so far.
     pub fn run(&self) -> &Run {
         &self.run
@@ -105,6 +113,7 @@ impl RunDirectory {
             states: progress.count("states"),
             crash_images: progress.count("crash_images"),
             findings: progress.findings,
+            coverage: progress.count("inputs_and_outputs"),
         };
         if self.run.samples.len() >= SAMPLES_MAX {
             let mut index = 0;
@@ -160,7 +169,10 @@ impl RunDirectory {
                 .iter()
                 .map(|variant| format!("{} ({})", variant.signature, variant.sightings))
                 .collect(),
-            replay: format!("fathom replay {}", finding.id),
+            replay: match finding.subject.starts_with("fuse:") {
+                true => format!("fathom replay {} --trust", finding.id),
+                false => format!("fathom replay {}", finding.id),
+            },
             directory: self.shown.join(&finding.id).display().to_string(),
             ..finding.page.clone()
         }

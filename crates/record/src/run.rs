@@ -190,6 +190,13 @@ pub struct Sample {
     pub crash_images: u64,
     /// Findings so far: one for each cause, as in [`Run::findings`].
     pub findings: u64,
+    /// Kinds of inputs and outputs of calls exercised so far; 0 where they are not counted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub coverage: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A finding, ready to be told.
@@ -229,8 +236,14 @@ pub struct FindingPage {
     /// The tree that was found, in order of path. Empty if there was none to look at: a tree has at
     /// least its root.
     pub found: Vec<TreeLine>,
+    /// The tree once the file system has repaired itself, if that is another one than `found`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repaired: Vec<TreeLine>,
     /// What differs from the nearest legal tree, one line each.
     pub differences: Vec<String>,
+    /// What was asked in the end, with what the reference and the subject answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<ClaimLine>,
     /// The command line that shows it again.
     pub replay: String,
     /// The directory with everything that was recorded.
@@ -244,6 +257,18 @@ pub struct FindingPage {
     /// The blocks that these steps are about.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<BlockLine>,
+}
+
+/// A question to which the subject answers otherwise than the reference.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClaimLine {
+    /// What is asked: "size of "a"", "4 bytes at offset 0 of "a"" (then the answers are hexadecimal).
+    pub what: String,
+    /// What the reference answers.
+    pub expected: String,
+    /// What the subject answered.
+    pub found: String,
 }
 
 /// A step of a counterexample.

@@ -96,10 +96,12 @@ pub(crate) fn compare(finding: &FindingPage) -> Option<Comparison<'_>> {
     if before.is_empty() && others.is_empty() && found.is_empty() {
         return None;
     }
+    // Where no power failed there is one answer, and nothing to promise.
+    let word = if finding.cut.is_empty() { "Expected" } else { "Promised" };
     let numbered = others.len() > 1;
     let title = |n: usize| match numbered {
-        true => format!("Promised {}", n + 1),
-        false => "Promised".to_owned(),
+        true => format!("{word} {}", n + 1),
+        false => word.to_owned(),
     };
     let mut columns =
         vec![Column { title: "Before".to_owned(), legal: finding.promised.contains(before) }];

@@ -10,6 +10,7 @@
 mod compare;
 pub mod cover;
 pub mod html;
+pub mod mail;
 pub mod text;
 mod verdict;
 mod visible;

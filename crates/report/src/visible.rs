@@ -2,8 +2,8 @@
 //! them may move the cursor of a terminal or turn the direction of a line.
 
 use crate::run::{
-    BlockLine, Count, FindingPage, KnownSeen, Plot, Promise, Run, Series, StepLine, TreeLine,
-    WriteLine,
+    BlockLine, ClaimLine, Count, FindingPage, KnownSeen, Plot, Promise, Run, Series, StepLine,
+    TreeLine, WriteLine,
 };
 
 /// The run with every invisible character written out.
@@ -77,7 +77,9 @@ fn show_finding(finding: &mut FindingPage) {
         before,
         promised,
         found,
+        repaired,
         differences,
+        claims,
         replay,
         directory,
         story,
@@ -91,7 +93,11 @@ fn show_finding(finding: &mut FindingPage) {
     for WriteLine { index: _, text, arrived: _ } in writes {
         show(text);
     }
-    for TreeLine { path, text } in promised.iter_mut().flatten().chain(before).chain(found) {
+    for ClaimLine { what, expected, found } in claims {
+        [what, expected, found].into_iter().for_each(show);
+    }
+    let trees = promised.iter_mut().flatten().chain(before).chain(found).chain(repaired);
+    for TreeLine { path, text } in trees {
         [path, text].into_iter().for_each(show);
     }
     for StepLine { what, writes: _, crash, recovery: _, recovered } in steps {

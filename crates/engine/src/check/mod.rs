@@ -443,6 +443,13 @@ impl Campaign<'_, '_> {
         self.over
     }
 
+    /// What is counted, with the kinds of inputs and outputs that were exercised.
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        let mut counts = self.stats.counts();
+        counts.push(("inputs_and_outputs", self.coverage.seen().len() as u64));
+        counts
+    }
+
     fn tell(&mut self) {
         self.told = Instant::now();
         self.stats.elapsed = self.started.elapsed();
@@ -454,7 +461,7 @@ impl Campaign<'_, '_> {
         };
         let progress = Progress {
             elapsed: self.stats.elapsed,
-            counts: self.stats.counts(),
+            counts: self.counts(),
             share,
             findings: self.stats.findings,
         };

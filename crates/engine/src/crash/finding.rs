@@ -350,6 +350,7 @@ impl CrashFinding {
             before: tree_lines(&self.before),
             promised: self.promised.iter().map(tree_lines).collect(),
             found: self.found.as_ref().map(tree_lines).unwrap_or_default(),
+            repaired: self.repaired.as_ref().map(tree_lines).unwrap_or_default(),
             differences: self.record.what.lines().map(str::to_owned).collect(),
             ..FindingPage::default()
         }

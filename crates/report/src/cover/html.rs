@@ -24,10 +24,16 @@ const SHOWN: &[(&str, &str, &str)] = &[
     ("write", "output", "How write ended"),
 ];
 
+/// Longer commands stand below the heading only.
+const TITLE_MAX: usize = 50;
+
 /// A page of one report or of several side by side.
 pub fn page(reports: &[(String, Report)]) -> String {
     let title = match reports {
-        [(_, report)] => format!("Coverage of {}", report.title),
+        [(_, report)] if report.title.chars().count() <= TITLE_MAX => {
+            format!("Coverage of {}", report.title)
+        }
+        [_] => "Coverage of a test tool".to_owned(),
         _ => "Coverage side by side".to_owned(),
     };
     let lead = match reports {
@@ -44,6 +50,9 @@ pub fn page(reports: &[(String, Report)]) -> String {
                 p class="kicker" { "Fathom · what a test tool exercises" }
                 h1 { (title) }
                 p class="lead" { (lead) }
+                dl class="facts" {
+                    @for (_, report) in reports { dt { "command" } dd { code { (report.title) } } }
+                }
             }
         }
     };
@@ -51,6 +60,7 @@ pub fn page(reports: &[(String, Report)]) -> String {
         footer { p { "Made from the report of " code { "fathom cover" } "; nothing was run for it." } }
     };
     let main = html! {
+        @for (name, report) in reports { (holes(name, report, reports.len() > 1)) }
         section class="card" {
             h2 { "Runs" }
             (summary(reports))
@@ -59,7 +69,6 @@ pub fn page(reports: &[(String, Report)]) -> String {
         @for (base, arg, title) in SHOWN {
             section class="card" { h2 { (title) } (chart(reports, base, arg)) }
         }
-        @for (name, report) in reports { (holes(name, report, reports.len() > 1)) }
         section class="card" { h2 { "All calls" } (all_calls(reports)) }
         (limits(reports))
     };
@@ -77,7 +86,7 @@ fn summary(reports: &[(String, Report)]) -> Markup {
     };
     html! {
         div class="wide" {
-            table class="promises" {
+            table class="promises runs" {
                 thead { tr {
                     th scope="col" { "run" } th scope="col" { "calls" } th scope="col" { "partitions" }
                     th scope="col" { "hit" } th scope="col" { "pairs of flags" } th scope="col" { "watched by" }
@@ -116,10 +125,14 @@ fn holes(name: &str, report: &Report, named: bool) -> Markup {
     html! {
         @if !report.holes.is_empty() {
             section class="card" {
-                h2 { "The largest holes" @if named { " of " (name) } }
-                ol class="index" {
+                h2 { "What a tester would add first" @if named { " to " (name) } }
+                p class="quiet" { "Errors and flags of the common calls, calls that were never made, then the rest." }
+                ol class="holes" {
                     @for hole in &report.holes {
-                        li { (hole.words) br; span class="quiet" { "add " code { (hole.add) } } }
+                        li {
+                            (hole.words)
+                            span class="add" { span class="badge" { "add" } " " code { (hole.add) } }
+                        }
                     }
                 }
             }

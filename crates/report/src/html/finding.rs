@@ -35,6 +35,7 @@ pub(super) fn section(finding: &FindingPage, number: usize, open: bool) -> Marku
             (workload(finding))
             (steps::steps(finding))
             (writes(finding))
+            (claims(finding))
             (trees::panels(finding))
             (differences(finding))
             (again(finding))
@@ -103,6 +104,41 @@ fn writes(finding: &FindingPage) -> Markup {
             } @else {
                 details class="more" { summary { "all " (counted(all as u64, "write")) } (list) }
             }
+        }
+    }
+}
+
+/// What was asked in the end: the two answers side by side, bytes with the difference marked.
+fn claims(finding: &FindingPage) -> Markup {
+    html! {
+        @if !finding.claims.is_empty() {
+            h3 { "Expected and found" }
+            dl class="claims" {
+                @for claim in &finding.claims {
+                    dt { (claim.what) }
+                    dd { span class="badge good" { "expected" } " " code { (marked(&claim.expected, &claim.found)) } }
+                    dd { span class="badge bad" { "found" } " " code { (marked(&claim.found, &claim.expected)) } }
+                }
+            }
+        }
+    }
+}
+
+/// An answer; if both are bytes in hexadecimal, those that differ are marked.
+fn marked(text: &str, other: &str) -> Markup {
+    let bytes = |text: &str| -> Option<Vec<String>> {
+        let text: String = text.split(' ').collect();
+        let is_hex =
+            text.len() >= 2 && text.len() % 2 == 0 && text.bytes().all(|b| b.is_ascii_hexdigit());
+        is_hex.then(|| {
+            text.as_bytes().chunks(2).map(|b| String::from_utf8_lossy(b).into_owned()).collect()
+        })
+    };
+    let (Some(these), Some(those)) = (bytes(text), bytes(other)) else { return html! { (text) } };
+    html! {
+        @for (index, byte) in these.iter().enumerate() {
+            @if those.get(index) == Some(byte) { (byte) } @else { mark { (byte) } }
+            " "
         }
     }
 }

@@ -21,19 +21,50 @@ pub(super) fn panels(finding: &FindingPage) -> Markup {
     let folded_rows = all.len() > ROWS_MAX;
     let rows = comparison.rows_in(&columns, folded_rows);
     let same = all.iter().filter(|row| row.same_everywhere()).count();
+    let is_answer = finding.cut.is_empty();
     html! {
-        h3 { "What was promised, what is there" }
-        (grid(&comparison, &columns, &rows, folded_rows))
+        h3 { (if finding.cut.is_empty() { "Before, expected, found" } else { "What was promised, what is there" }) }
+        (grid(&comparison, &columns, &rows, (folded_rows, is_answer)))
         @if folded_rows || columns.len() < every.len() {
             details class="more" {
                 summary {
                     (counted(all.len() as u64, "path")) " in " (every.len()) " trees"
                     @if same > 0 { ", " (same) " of them the same everywhere" }
                 }
-                (grid(&comparison, &every, &all, false))
+                (grid(&comparison, &every, &all, (false, is_answer)))
             }
         }
-        (legend(&comparison))
+        @if !is_answer { (legend(&comparison)) }
+        (repaired(finding))
+    }
+}
+
+/// The tree once the file system has repaired itself, with what is still wrong in it.
+fn repaired(finding: &FindingPage) -> Markup {
+    let later = FindingPage { found: finding.repaired.clone(), ..finding.clone() };
+    let comparison = (!finding.repaired.is_empty()).then(|| compare(&later)).flatten();
+    let Some(comparison) = comparison else { return html! {} };
+    let found = comparison.columns.len() - 1;
+    let rows = comparison.rows_in(&[found], false);
+    let is_legal = comparison.rows.iter().all(|row| row.wrong.is_none());
+    html! {
+        h3 { "Once it has repaired itself" }
+        div class="trees" style={"--panels:1;--rows:" (rows.len() + 1)} {
+            div class="panel" {
+                p class="panel-title" {
+                    b { "Later" } " "
+                    @if is_legal {
+                        span class="badge good" { "✓ legal" }
+                    } @else {
+                        span class="badge bad" { "✗ not legal" }
+                    }
+                }
+                @for row in &rows { (found_entry(row, false)) }
+            }
+        }
+        @if is_legal {
+            p class="quiet" { "Only until then something is wrong: until the file system writes something." }
+        }
     }
 }
 
@@ -41,7 +72,7 @@ fn grid(
     comparison: &Comparison<'_>,
     columns: &[usize],
     rows: &[&Row<'_>],
-    full_path: bool,
+    (full_path, is_answer): (bool, bool),
 ) -> Markup {
     let found = comparison.columns.len() - 1;
     html! {
@@ -49,7 +80,7 @@ fn grid(
             @for &index in columns {
                 @let column = &comparison.columns[index];
                 div class={"panel" (if index == found { " found" } else { "" })} {
-                    p class="panel-title" { b { (column.title) } " " (panel_note(column, index == found)) }
+                    p class="panel-title" { b { (column.title) } " " (panel_note(column, index == found, is_answer)) }
                     @for row in rows {
                         @if index < found {
                             (known_entry(row, index, full_path))
@@ -66,9 +97,16 @@ fn grid(
     }
 }
 
-fn panel_note(column: &Column, found: bool) -> Markup {
+/// What a tree is worth. Where no power failed, the reference has one answer and nothing is legal.
+fn panel_note(column: &Column, found: bool, is_answer: bool) -> Markup {
     html! {
-        @if found {
+        @if is_answer {
+            @if found {
+                span class="badge bad" { "✗ differs" }
+            } @else if column.legal {
+                span class="badge good" { "✓ the reference" }
+            }
+        } @else if found {
             span class="badge bad" { "✗ not legal" }
         } @else if column.legal {
             span class="badge good" { "✓ legal" }

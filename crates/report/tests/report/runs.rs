@@ -90,6 +90,7 @@ pub(crate) fn samples(n: usize) -> Vec<Sample> {
         states: (48_226.0 * part.powf(1.3)) as u64,
         crash_images: (248_926.0 * part.powf(1.1)) as u64,
         findings: u64::from(part > 0.12),
+        coverage: 0,
     };
     (0..n).map(part).map(sample).collect()
 }
@@ -155,6 +156,8 @@ pub(crate) fn rename_finding() -> FindingPage {
         promised: vec![before.clone(), after],
         before,
         found,
+        repaired: Vec::new(),
+        claims: Vec::new(),
         differences: vec!["src/b is missing; it was not touched by the operation".to_owned()],
         replay: "fathom replay littlefs-128x512-3f9c1ab2".to_owned(),
         directory: "fathom-out/littlefs-128x512-3f9c1ab2".to_owned(),

@@ -1,7 +1,7 @@
 //! What reports show of a finding.
 
-use fathom_core::{Entry, FsPath, Kind, Tree};
-use fathom_record::run::{FindingPage, TreeLine};
+use fathom_core::{Claim, Entry, FsPath, Kind, Tree};
+use fathom_record::run::{ClaimLine, FindingPage, TreeLine};
 
 use super::Finding;
 
@@ -17,6 +17,7 @@ impl Finding {
             promised: vec![tree_lines(&self.trees.expected)],
             found: tree_lines(&self.trees.after),
             differences: self.diff().lines().map(str::to_owned).collect(),
+            claims: self.minimal.header.claims.iter().map(claim_line).collect(),
             story: self.reproduction(),
             ..FindingPage::default()
         }
@@ -32,6 +33,14 @@ impl Finding {
             }
             (true, again) => format!("Seen again in {again} of {runs} runs."),
         }
+    }
+}
+
+fn claim_line(claim: &Claim) -> ClaimLine {
+    ClaimLine {
+        what: claim.probe.to_string(),
+        expected: claim.expected.clone(),
+        found: claim.found.clone(),
     }
 }
 

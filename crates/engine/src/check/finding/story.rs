@@ -38,7 +38,10 @@ impl fmt::Display for Finding {
         if steps.len() < found_in {
             writeln!(f, "shrunk from {found_in} operations to {}", steps.len())?;
         }
-        writeln!(f, "replay: fathom replay {}", self.id)
+        // Who has just run the command may run it again.
+        let runs_command = self.trace.header.subject.starts_with("fuse:");
+        let trust = if runs_command { " --trust" } else { "" };
+        writeln!(f, "replay: fathom replay {}{trust}", self.id)
     }
 }
 

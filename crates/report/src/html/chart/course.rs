@@ -1,4 +1,4 @@
-//! Exploration over time: states and crash images, and when findings appeared.
+//! Exploration over time: states, crash images, coverage, and when findings appeared.
 
 use maud::{Markup, html};
 
@@ -49,9 +49,10 @@ struct Line {
     value: fn(&Sample) -> u64,
 }
 
-const LINES: [Line; 2] = [
+const LINES: [Line; 3] = [
     Line { name: "crash images", class: "images", value: |sample| sample.crash_images },
     Line { name: "states", class: "states", value: |sample| sample.states },
+    Line { name: "kinds of inputs and outputs", class: "kinds", value: |sample| sample.coverage },
 ];
 
 fn swatch(class: &str) -> Markup {
@@ -195,7 +196,13 @@ mod tests {
 
     #[test]
     fn ten_thousand_samples_become_one_per_two_pixels() {
-        let sample = |n: u64| Sample { seconds: n as f64, states: n, crash_images: n, findings: 0 };
+        let sample = |n: u64| Sample {
+            seconds: n as f64,
+            states: n,
+            crash_images: n,
+            findings: 0,
+            coverage: 0,
+        };
         let samples: Vec<Sample> = (0..10_000).map(sample).collect();
         let kept = thinned(&samples, &|sample| sample.seconds / 10.0);
         assert!((500..=501).contains(&kept.len()), "{}", kept.len());
@@ -205,8 +212,13 @@ mod tests {
 
     #[test]
     fn marks_do_not_touch() {
-        let sample =
-            |n: u64| Sample { seconds: n as f64, states: n, crash_images: n, findings: n / 2 };
+        let sample = |n: u64| Sample {
+            seconds: n as f64,
+            states: n,
+            crash_images: n,
+            findings: n / 2,
+            coverage: 0,
+        };
         let samples: Vec<Sample> = (0..100).map(sample).collect();
         let drawn = marks(&samples, &|sample| sample.seconds * 3.0).into_string();
         let positions: Vec<f64> = drawn
