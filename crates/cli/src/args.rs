@@ -14,10 +14,11 @@ use crate::progress::KnownArgs;
 #[derive(Debug, Parser)]
 #[command(
     version,
-    about,
-    after_help = "Exit codes: 0 nothing found or only known findings, 1 something found, 2 the arguments or the\n\
-                  harness failed, or it was interrupted with nothing found.\n\
-                  Without a command: `fathom crash littlefs`, told for people; no root, nothing installed.",
+    about = "Finds bugs in file systems",
+    after_help = "Exit codes: 0 nothing new found, 1 something found, 2 arguments or harness failed. Alone: `fathom crash`.",
+    after_long_help = "Exit codes: 0 nothing found or only known findings, 1 something found, 2 the arguments or the\n\
+                       harness failed, or it was interrupted with nothing found.\n\
+                       Without a command: `fathom crash littlefs`, told for people; no root, nothing installed.",
     args_conflicts_with_subcommands = false,
     disable_help_subcommand = true
 )]
@@ -92,6 +93,23 @@ pub(crate) enum Command {
     List(ListArgs),
     /// Print the configuration of `check` or `crash`: commented TOML with every default
     Config(ConfigArgs),
+    /// Print the completions for a shell: bash, zsh, fish and others
+    Completions(CompletionsArgs),
+    /// Write the manual pages into a directory, for example /usr/local/share/man/man1
+    Man(ManArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// Which shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Where to; without it the page of `fathom` itself is printed
+    pub(crate) dir: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -147,7 +165,7 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) budget: Option<Duration>,
     /// Seed of all random choices [default: from the clock]
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = seed, allow_hyphen_values = true)]
     pub(crate) seed: Option<u64>,
     /// Compare the whole tree after every N operations
     #[arg(long, alias = "walk-every", value_name = "N")]
@@ -217,7 +235,7 @@ pub(crate) struct CrashArgs {
     #[arg(long, value_enum, default_value = "bfs")]
     pub(crate) strategy: Search,
     /// Seed of random walks
-    #[arg(long, value_name = "S", default_value = "1")]
+    #[arg(long, value_name = "S", default_value = "1", value_parser = seed, allow_hyphen_values = true)]
     pub(crate) seed: u64,
     /// Number of random walks
     #[arg(long, value_name = "N", default_value = "1000")]
@@ -312,6 +330,9 @@ pub(crate) struct ReplayArgs {
     /// Run the whole recorded trace of a finding instead of the minimal one
     #[arg(long)]
     pub(crate) full: bool,
+    /// Run the command of a finding on `fuse:COMMAND` that somebody else has recorded
+    #[arg(long)]
+    pub(crate) trust: bool,
     /// A call that takes longer hangs
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     pub(crate) deadline: Duration,
@@ -329,6 +350,9 @@ pub(crate) struct ShrinkArgs {
     /// Run it on another subject than the recorded one
     #[arg(long, value_name = "SUBJECT")]
     pub(crate) subject: Option<String>,
+    /// Run the command of a finding on `fuse:COMMAND` that somebody else has recorded
+    #[arg(long)]
+    pub(crate) trust: bool,
     /// Time to look
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "60s")]
     pub(crate) budget: Duration,
@@ -367,7 +391,14 @@ pub(crate) struct Language {
 pub(crate) struct MountArgs {
     /// The mount point: an empty directory
     pub(crate) dir: PathBuf,
-    /// Capacity in blocks
+    /// Mount options: ro, noatime, relatime, strictatime, nosuid, nodev, noexec, acl, allow_other,
+    /// nonempty, fsname=NAME, threads=N, and the options below as state=FILE, mutant=NAME, …
+    #[arg(short, long = "options", value_name = "OPTIONS", value_delimiter = ',')]
+    pub(crate) options: Vec<String>,
+    /// Return when it is mounted and serve it in the background, until it is unmounted
+    #[arg(short, long)]
+    pub(crate) background: bool,
+    /// Capacity in blocks [default: half of the memory that is available, at most 32 GiB]
     #[arg(long, value_name = "BLOCKS")]
     pub(crate) capacity: Option<u64>,
     /// Capacity in inodes
@@ -471,8 +502,12 @@ pub(crate) enum KnownAction {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// A run: its directory or its run.json [default: the directory of --out]
+    /// A run: its directory or its run.json [default: the directory of --out]; with --mail a finding
+    #[arg(value_name = "RUN|ID")]
     pub(crate) path: Option<PathBuf>,
+    /// Print a finding as a mail to the maintainers: plain text of 72 columns
+    #[arg(long, conflicts_with = "html", requires = "path")]
+    pub(crate) mail: bool,
     /// Write one HTML page that needs nothing else instead of text
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
@@ -518,6 +553,16 @@ pub(crate) enum ListWhat {
     Checkers,
     /// Disks that checkers are tested on
     Disks,
+}
+
+/// A seed: any number that fits into 64 bits.
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| {
+        format!(
+            "{text:?} is no seed: give a whole number from 0 to {}, as a run prints it",
+            u64::MAX
+        )
+    })
 }
 
 /// `4096`, `512K`, `2M`, `4G`.

@@ -19,6 +19,7 @@ use crate::subjects::Spec;
 use crate::supervise::death::keep_last;
 use crate::supervise::output::shown;
 use crate::supervise::worker::{self, About};
+use crate::text::say;
 
 /// What setting up, looking and taking down may add to the budget of a campaign.
 const GRACE: Duration = Duration::from_secs(5);
@@ -103,7 +104,7 @@ fn on_stuck(checked: &CheckPlan, out: &Path, known: &KnownArgs) -> OnStuck {
             Some(Kept::Written(dir)) => format!("{finding}files:  {}\n", shown(&dir)),
             Some(Kept::NotWritten(error)) => format!("{finding}cannot write it: {error}\n"),
         };
-        eprintln!("{told}");
+        say!("{told}");
         std::process::exit(1);
     })
 }

@@ -48,6 +48,18 @@ pub(crate) fn fsck_finding(what: &str, out: &Path) -> Option<PathBuf> {
     finding_dir(what, out).ok().filter(|dir| crate::command::fsck::again::is_in(dir))
 }
 
+/// Refuses to run the command of a recorded subject unless the user says that it may be run: a finding
+/// may come from somebody else. A subject that the user has typed is fine.
+pub(crate) fn demand_trust(recorded: &str, typed: Option<&str>, trust: bool) -> Result<()> {
+    match recorded.strip_prefix("fuse:") {
+        Some(command) if typed.is_none() && !trust => bail!(
+            "this finding runs a command: {command}\n\
+             if it is yours, or you trust who sent it, add --trust; another subject goes with --subject"
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// Finds a finding: its directory, or its id (or the beginning of it) in `out`.
 pub(crate) fn finding_dir(what: &str, out: &Path) -> Result<PathBuf> {
     let path = Path::new(what);

@@ -42,7 +42,9 @@ fn main() -> ExitCode {
     if let Some(code) = fathom_guest::take_over() {
         return ExitCode::from(code as u8);
     }
-    let cli = match Cli::try_parse() {
+    let typed: Vec<_> = std::env::args_os().collect();
+    let typed = command::mount::as_mount_helper(&typed).unwrap_or(typed);
+    let cli = match Cli::try_parse_from(typed) {
         Ok(cli) => cli,
         Err(refused) => return refuse(&refused),
     };
@@ -183,5 +185,7 @@ fn run(cli: &Cli, out: &Path) -> Result<Ending> {
         Some(Command::Guest(args)) => command::guest::run(&args.action, out, json),
         Some(Command::List(args)) => command::list::run(args.what, cli.guest.as_deref(), json),
         Some(Command::Config(args)) => command::config::run(args.of, json),
+        Some(Command::Completions(args)) => command::manual::completions(args, json),
+        Some(Command::Man(args)) => command::manual::pages(args, json),
     }
 }

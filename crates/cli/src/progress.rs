@@ -57,6 +57,11 @@ impl RunObserver {
         Ok(RunObserver { bar, directory, json, told: BTreeSet::new() })
     }
 
+    /// Counts findings that are known to this run alone: see [`RunDirectory::subtract`].
+    pub(crate) fn subtract(&mut self, known: Known) {
+        self.directory.subtract(known);
+    }
+
     /// The run so far.
     pub(crate) fn run(&self) -> &Run {
         self.directory.run()

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use common::{ask, command, json, scratch};
+use fathom_core::{Op, Trace};
 use serde_json::Value;
 
 fn assert_golden(name: &str, text: &str) {
@@ -43,6 +44,8 @@ fn every_mistake_has_a_clear_error_and_exit_code_2() {
         (&["check", "model", "--profile", "ext44"], "did you mean ext4"),
         (&["check", "model", "--config", "nowhere.toml"], "cannot read nowhere.toml"),
         (&["check", "model", "--config", "bad.toml"], "percnt"),
+        (&["check", "ext5"], "did you mean ext"),
+        (&["check", "model", "--seed", "-1"], "is no seed: give a whole number from 0 to"),
         (&["check", "model", "--ops", "0"], "give at least 1"),
         (&["check", "model", "--budget", "0s"], "give at least 1ms"),
         (&["check", "model", "--budget", "soon"], "write for example 30s"),
@@ -57,6 +60,10 @@ fn every_mistake_has_a_clear_error_and_exit_code_2() {
         (&["export", "new.jsonl"], "--c|--shell"),
         (&["mount", "nowhere"], "does not exist"),
         (&["mount", "file"], "is not a directory"),
+        (&["mount", "."], "is not empty: give an empty directory"),
+        (&["mount", ".", "-o", "noatme"], "did you mean noatime?"),
+        (&["mount", ".", "-o", "capacity=many"], "capacity=many: no number"),
+        (&["report", "--mail"], "required"),
         (&["mount", ".", "--capacity", "0"], "give at least 1"),
         (&["mount", ".", "--block-bytes", "5"], "use 512, 1024, 2048 or 4096"),
         (&["mount", ".", "--mutant", "nope"], "unknown mutant"),
@@ -69,6 +76,73 @@ fn every_mistake_has_a_clear_error_and_exit_code_2() {
         assert_eq!(answer.code, 2, "{args:?}: {}{}", answer.out, answer.err);
         assert!(answer.err.contains(expected), "{args:?} says {:?}", answer.err);
         assert_eq!(answer.out, "", "{args:?}");
+    }
+}
+
+#[test]
+fn the_end_of_a_check_is_five_lines() {
+    let dir = scratch();
+    let answer = ask(&["check", "model", "--ops", "2000", "--seed", "1"], dir.path());
+    assert_eq!((answer.code, answer.out.lines().count()), (0, 5), "{}", answer.out);
+}
+
+#[test]
+fn manual_pages_and_completions_come_from_the_one_definition() {
+    let dir = scratch();
+    for (shell, words) in [("bash", "_fathom"), ("zsh", "#compdef fathom"), ("fish", "complete -c")]
+    {
+        let answer = ask(&["completions", shell], dir.path());
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        assert!(answer.out.contains(words) && answer.out.contains("snapshot"), "{shell}");
+    }
+    let answer = ask(&["man", "man1"], dir.path());
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    for (page, words) in [
+        ("fathom.1", "fathom\\-check"),
+        ("fathom-check.1", "remount"),
+        ("fathom-cover-diff.1", "fathom"),
+    ] {
+        let text = std::fs::read_to_string(dir.path().join("man1").join(page)).expect(page);
+        assert!(text.starts_with(".ie") || text.contains(".TH"), "{page}: {text}");
+        assert!(text.contains(words), "{page} does not mention {words}");
+    }
+}
+
+/// A trace and a finding that somebody else sent.
+#[test]
+fn what_came_from_elsewhere_neither_runs_commands_nor_leaves_the_directory() {
+    let dir = scratch();
+    let args = ["check", "model:rename-nlink", "--seed", "1", "--first", "--out", "out"];
+    assert_eq!(ask(&args, dir.path()).code, 1);
+    let out = dir.path().join("out");
+    let entries = std::fs::read_dir(&out).expect("the run has a directory").flatten();
+    let finding = entries.map(|entry| entry.path()).find(|path| path.is_dir()).expect("a finding");
+    let mail = ask(&["report", finding.to_str().unwrap(), "--mail"], dir.path());
+    assert_eq!(mail.code, 0, "{}", mail.err);
+    assert!(mail.out.lines().skip(1).all(|line| line.chars().count() <= 72), "{}", mail.out);
+    assert!(mail.out.contains("Expected and found:"), "{}", mail.out);
+
+    let minimal = std::fs::read(finding.join("minimal.jsonl")).expect("a trace");
+    let mut trace = Trace::read(&minimal[..]).expect("a whole trace");
+    let write = |name: &str, trace: &Trace| {
+        let file = std::fs::File::create(dir.path().join(name)).expect("a file");
+        trace.write(file).expect("it can be written");
+    };
+    trace.header.subject = "fuse:touch pwned; false {mnt}".to_owned();
+    write("foreign.jsonl", &trace);
+    let answer = ask(&["replay", "foreign.jsonl"], dir.path());
+    assert_eq!(answer.code, 2, "{}", answer.out);
+    assert!(answer.err.contains("add --trust"), "{}", answer.err);
+    assert!(!dir.path().join("pwned").exists());
+    let answer = ask(&["replay", "foreign.jsonl", "--subject", "model:rename-nlink"], dir.path());
+    assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
+
+    trace.steps[0].op = Op::Unlink { path: "d/../../precious".into() };
+    write("leaving.jsonl", &trace);
+    for language in ["--c", "--shell"] {
+        let answer = ask(&["export", "leaving.jsonl", language], dir.path());
+        assert_eq!((answer.code, answer.out.as_str()), (2, ""), "{}", answer.err);
+        assert!(answer.err.contains("operation 1 leaves the directory"), "{}", answer.err);
     }
 }
 

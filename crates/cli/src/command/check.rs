@@ -53,8 +53,8 @@ pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
         value.as_object_mut().expect("it is one").extend(own::json(&coverage));
         print_json(&value)?;
     } else {
-        print(&summary(&checked, &report, observer.run()))?;
-        print(&own::short(&coverage, &files))?;
+        let coverage = own::line(&coverage, &files);
+        print(&summary(&checked, &report, observer.run(), &coverage, out))?;
     }
     Ok(ending)
 }
@@ -97,6 +97,7 @@ fn describe(run: &mut Run, report: &Report) {
             "trees_compared" => "whole trees compared",
             "remounts" => "times it was unmounted and mounted again",
             "fscks" => "times its checker looked at the disk",
+            "inputs_and_outputs" => "kinds of arguments and answers of calls that occurred",
             _ => "",
         };
         count.about = about.to_owned();
@@ -200,8 +201,8 @@ fn report_json(checked: &CheckPlan, report: &Report, run: &Run) -> Value {
     })
 }
 
-/// What people read.
-fn summary(checked: &CheckPlan, report: &Report, run: &Run) -> String {
+/// The last lines, for people: verdict, amount, map, coverage, and where the rest is.
+fn summary(checked: &CheckPlan, report: &Report, run: &Run, coverage: &str, out: &Path) -> String {
     let stats = &report.stats;
     let verdict = match run.findings.len() {
         0 if !run.known.is_empty() => "only known findings".to_owned(),
@@ -209,46 +210,43 @@ fn summary(checked: &CheckPlan, report: &Report, run: &Run) -> String {
         1 => "1 finding".to_owned(),
         n => format!("{n} findings"),
     };
-    let mut text = format!(
-        "{}: {} (seed {})\n",
-        bold(&checked.spec.to_string()),
-        bold(&verdict),
-        checked.plan.seed
-    );
+    let (spec, seed) = (bold(&checked.spec.to_string()), checked.plan.seed);
+    let mut text = format!("{spec}: {} (seed {seed})\n", bold(&verdict));
     text.push_str(&format!(
-        "{} operations in {:.1} s ({}/s), {} trees compared, {} different ones, {} remounts\n",
+        "{} operations in {:.1} s ({}/s), {} trees compared, {} remounts, {} looks of the checker\n",
         grouped(stats.ops),
         stats.elapsed.as_secs_f64(),
         grouped(stats.rate() as u64),
         grouped(stats.trees_compared),
-        grouped(stats.states() as u64),
         grouped(stats.remounts),
+        grouped(stats.fscks),
     ));
-    if checked.plan.explore.strategy != Strategy::Walk {
-        text.push_str(&format!(
-            "{} states on the map ({} with something untried), depth {}; {} routes along known \
-             edges, {} sweeps, {} restores\n",
+    let states = match checked.plan.explore.strategy {
+        Strategy::Walk => format!("{} different trees", grouped(stats.states() as u64)),
+        _ if stats.complete => {
+            format!("{} states, all tried within the bounds", grouped(stats.known))
+        }
+        _ => format!(
+            "{} states ({} with something untried), depth {}",
             grouped(stats.known),
             grouped(stats.open),
-            stats.depth,
-            grouped(stats.routes),
-            grouped(stats.sweeps),
-            grouped(stats.restores),
-        ));
-        if stats.complete {
-            text.push_str("every meta-operation of every state within the bounds was tried\n");
-        }
-    }
-    if stats.fscks > 0 {
-        text.push_str(&format!("the checker looked {} times\n", grouped(stats.fscks)));
-    }
-    text.push_str(&format!(
-        "{} calls succeeded at least once, {} different errors seen\n",
-        stats.ops_succeeded(),
-        stats.errnos()
-    ));
-    if !report.never.is_empty() {
-        text.push_str(&format!("never reached: {}\n", report.never.join(", ")));
-    }
+            stats.depth
+        ),
+    };
+    let never = match &report.never[..] {
+        [] => "every goal was reached".to_owned(),
+        never => format!("never reached: {}", shortened(never)),
+    };
+    text.push_str(&format!("{states}; {never}\n{coverage}"));
+    text.push_str(&format!("report: fathom report {0}; as a page: --html FILE\n", shown(out)));
     text
+}
+
+/// The first few of a list, and how many more there are.
+fn shortened(names: &[String]) -> String {
+    const SHOWN: usize = 4;
+    match names.len() {
+        0..=SHOWN => names.join(", "),
+        all => format!("{} and {} more", names[..SHOWN].join(", "), all - SHOWN),
+    }
 }

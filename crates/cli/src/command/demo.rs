@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
+use fathom_record::Known;
 
 use super::Ending;
 use super::crash::{Checked, check, open, plan, tell};
@@ -41,10 +42,11 @@ pub(crate) fn run(out: &Path, json: bool) -> Result<Ending> {
             plan.config.depth,
         ))?;
     }
-    let (mut observer, report) = match check(&*subject, &plan, out, &args.known, json)? {
-        Checked::Done(observer, report) => (observer, report),
-        Checked::Failed(ending) => return Ok(ending),
-    };
+    let (mut observer, report) =
+        match check(&*subject, &plan, out, &args.known, Known::default(), json)? {
+            Checked::Done(observer, report) => (observer, report),
+            Checked::Failed(ending) => return Ok(ending),
+        };
     let ending = observer.finish(|run| tell::describe(run, &report, &plan))?;
     if report.crash_images == 0 && ending == Ending::Clean {
         bail!("no crash image was examined: this run says nothing about {}", subject.name());

@@ -12,6 +12,7 @@ pub(crate) mod fsck;
 pub(crate) mod guest;
 pub(crate) mod known;
 pub(crate) mod list;
+pub(crate) mod manual;
 pub(crate) mod mount;
 pub(crate) mod replay;
 pub(crate) mod report;

@@ -15,7 +15,9 @@ use super::Ending;
 use super::again::AgainRun;
 use crate::args::ReplayArgs;
 use crate::campaign::with_subject;
-use crate::locate::{crash_finding, design_finding, finding_dir, fsck_finding, locate};
+use crate::locate::{
+    crash_finding, demand_trust, design_finding, finding_dir, fsck_finding, locate,
+};
 use crate::subjects::Spec;
 use crate::supervise::worker::{self, About};
 use crate::text::{bold, print, print_json};
@@ -31,6 +33,7 @@ pub(crate) fn run(args: &ReplayArgs, out: &Path, json: bool) -> Result<Ending> {
         return super::fsck::again::replay(args, &dir, json);
     }
     let trace = locate(&args.what, out, args.full)?;
+    demand_trust(&trace.header.subject, args.subject.as_deref(), args.trust)?;
     let name = args.subject.as_ref().unwrap_or(&trace.header.subject);
     let spec: Spec = name.parse().context("give another one with --subject")?;
     let config = trace_config(&trace)?;

@@ -13,7 +13,7 @@ use super::Ending;
 use super::again::AgainRun;
 use crate::args::ShrinkArgs;
 use crate::campaign::with_subject;
-use crate::locate::{crash_finding, design_finding, finding_dir};
+use crate::locate::{crash_finding, demand_trust, design_finding, finding_dir};
 use crate::subjects::Spec;
 use crate::supervise::worker::{self, About};
 use crate::text::{print, print_json};
@@ -26,6 +26,7 @@ pub(crate) fn run(args: &ShrinkArgs, out: &Path, json: bool) -> Result<Ending> {
         return super::design::again::shrink(args, &dir, out, json);
     }
     let stored = Stored::read(&finding_dir(&args.what, out)?)?;
+    demand_trust(&stored.recorded.subject, args.subject.as_deref(), args.trust)?;
     let name = args.subject.as_ref().unwrap_or(&stored.recorded.subject);
     let spec: Spec = name.parse().context("give another subject with --subject")?;
     let config = trace_config(&stored.minimal)?;
@@ -53,7 +54,18 @@ pub(crate) fn run(args: &ShrinkArgs, out: &Path, json: bool) -> Result<Ending> {
     if json {
         print_json(&json!({"id": finding.id, "ops": ops, "ops_before": ops_before}))?;
     } else {
-        print(&format!("{finding}files:  {}\n", crate::supervise::output::shown(&dir)))?;
+        let told = how_much(finding.minimal.steps.len() as u64, ops_before as u64);
+        print(&format!("{finding}files:  {}\n{told}", crate::supervise::output::shown(&dir)))?;
     }
     Ok(Ending::Findings)
+}
+
+/// How much shorter it has become.
+pub(crate) fn how_much(ops: u64, ops_before: u64) -> String {
+    match ops_before.saturating_sub(ops) {
+        0 => {
+            format!("nothing shorter was found: {ops} operations; a longer --budget may find it\n")
+        }
+        less => format!("{ops} operations, {less} less than before\n"),
+    }
 }

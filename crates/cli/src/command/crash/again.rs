@@ -13,6 +13,7 @@ use super::subject::reopen;
 use crate::args::{ReplayArgs, ShrinkArgs};
 use crate::command::Ending;
 use crate::command::again::AgainRun;
+use crate::command::shrink::how_much;
 use crate::supervise::worker::{self, About};
 use crate::text::{bold, print, print_json};
 
@@ -89,7 +90,8 @@ pub(crate) fn shrink(args: &ShrinkArgs, dir: &Path, out: &Path, json: bool) -> R
     if json {
         print_json(&json!({"id": finding.record.id, "ops": ops, "ops_before": ops_before}))?;
     } else {
-        print(&format!("{finding}files:  {}\n", crate::supervise::output::shown(&dir)))?;
+        let told = how_much(finding.record.ops as u64, stored.record.ops as u64);
+        print(&format!("{finding}files:  {}\n{told}", crate::supervise::output::shown(&dir)))?;
     }
     Ok(Ending::Findings)
 }

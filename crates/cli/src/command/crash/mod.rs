@@ -1,6 +1,7 @@
 //! `fathom crash`: cuts the power of a library file system at every write of every short workload.
 
 pub(crate) mod again;
+mod mutant;
 pub(crate) mod plan;
 mod subject;
 pub(crate) mod tell;
@@ -12,6 +13,7 @@ use anyhow::{Result, bail};
 use fathom_block::BlockBacked;
 use fathom_engine::crash::last_words::CrashSource;
 use fathom_engine::crash::{self, CrashPlan, CrashReport};
+use fathom_record::Known;
 use fathom_record::coverage::Report;
 use serde_json::json;
 
@@ -33,13 +35,19 @@ const GRACE: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(args: &CrashArgs, out: &Path, json: bool) -> Result<Ending> {
     let subject = open(&args.subject, args.geometry.as_deref(), args.mutant.as_deref())?;
-    let plan = plan::plan(args, out)?;
+    let mut plan = plan::plan(args, out)?;
+    mutant::add_level(args, &*subject, &mut plan);
     plan.config.validate()?;
     if args.dry_run {
         return dry_run(&*subject, &plan, json);
     }
     let files = Files::new(out, args.coverage.as_ref())?;
-    let (mut observer, report) = match check(&*subject, &plan, out, &args.known, json)? {
+    crash::quiet_panics();
+    let without = match &args.mutant {
+        Some(_) => mutant::found_without(args, &*subject, &plan)?,
+        None => Known::default(),
+    };
+    let (mut observer, report) = match check(&*subject, &plan, out, &args.known, without, json)? {
         Checked::Done(observer, report) => (observer, report),
         Checked::Failed(ending) => return Ok(ending),
     };
@@ -55,7 +63,8 @@ pub(crate) fn run(args: &CrashArgs, out: &Path, json: bool) -> Result<Ending> {
         print_json(&value)?;
     } else {
         print(&summary(&*subject, &report, observer.run()))?;
-        print(&own::short(&coverage, &files))?;
+        print(&own::line(&coverage, &files))?;
+        print(&mutant::verdict(args, observer.run()))?;
     }
     Ok(ending)
 }
@@ -80,6 +89,7 @@ pub(crate) fn check(
     plan: &CrashPlan,
     out: &Path,
     known: &KnownArgs,
+    without_mutant: Known,
     json: bool,
 ) -> Result<Checked> {
     crash::quiet_panics();
@@ -87,6 +97,7 @@ pub(crate) fn check(
     worker::describe(About { crash, ..About::default() });
     worker::limit(DEADLINE, plan.time_max.map(|time| time + GRACE));
     let mut observer = RunObserver::start(out, run_of(subject, plan), known, json)?;
+    observer.subtract(without_mutant);
     match crash::crash(subject, plan, &mut observer) {
         Ok(report) => Ok(Checked::Done(Box::new(observer), Box::new(report))),
         Err(error) => Ok(Checked::Failed(observer.fail(error.into())?)),
