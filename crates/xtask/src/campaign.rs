@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use serde_json::Value;
 
-use crate::{guest_campaign, shell};
+use crate::{guest_campaign, shell, suites};
 
 /// The campaigns.
 #[derive(Clone, Copy, ValueEnum)]
@@ -22,6 +22,8 @@ pub(crate) enum Name {
     /// Every file system of the kernel that FATHOM_GUEST_KERNEL names (6.12), in guests, so many minutes each;
     /// goes on where it was interrupted
     GuestFilesystems,
+    /// Foreign test suites on the served reference: pjdfstest, fsx, LTP's file-system calls (root)
+    Suites,
     /// 200 runs killed at random moments leave no mount, no device, no file, no process (root)
     Kills,
 }
@@ -37,6 +39,7 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
         Name::Kernel => kernel(minutes),
         Name::Mutants => mutants(),
         Name::GuestFilesystems => guest_campaign::run(minutes, &fathom),
+        Name::Suites => suites::run(&program()),
         Name::Kills => {
             let test = ["test", "--release", "--quiet", "--package", "fathom", "--test", "kills"];
             shell::run(shell::cargo().args(test).env("FATHOM_KILLS", KILLS))

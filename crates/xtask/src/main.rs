@@ -1,13 +1,15 @@
-//! Fathom's own chores: `cargo xtask setup | test | tidy | bench NAME | campaign NAME`.
+//! Fathom's own chores: `cargo xtask setup | test | tidy | bench NAME | dist | campaign NAME`.
 
 #![forbid(unsafe_code)]
 
 mod bench;
 mod bpf;
 mod campaign;
+mod dist;
 mod guest_campaign;
 mod setup;
 mod shell;
+mod suites;
 mod test;
 mod tidy;
 
@@ -42,6 +44,8 @@ enum Task {
     },
     /// Compile the tracer of `fathom cover` (needs clang; the object is committed)
     Bpf,
+    /// Make one archive to hand on: a static program, manual pages, completions, licences
+    Dist,
     /// Long runs that do not belong into CI
     Campaign {
         /// Which one
@@ -60,6 +64,7 @@ fn main() -> ExitCode {
         Task::Tidy { tighten } => tidy::run(tighten),
         Task::Bench { name } => bench::run(name),
         Task::Bpf => bpf::run(),
+        Task::Dist => dist::run(),
         Task::Campaign { name, minutes } => campaign::run(name, minutes),
     };
     match result {

@@ -29,6 +29,7 @@ const PACKAGES: &[Package] = &[
     ("bindfs", "bindfs", "fuse:COMMAND is not tested with it"),
     ("fuse2fs", "fuse2fs", "fuse:COMMAND is not tested with it"),
     ("fusermount3", "fuse3", "FUSE mounts as an ordinary user are not tested"),
+    ("setfacl", "acl", "access control lists of the FUSE mount are not tested"),
     ("setfattr", "attr", "exported shell scripts with extended attributes are not run"),
     ("git", "git", "git is not run on the FUSE mount"),
     ("sqlite3", "sqlite3", "sqlite3 is not run on the FUSE mount"),
