@@ -105,7 +105,7 @@ struct MountPlan {
 /// Options that may also be written as `-o NAME=VALUE`, as in fstab(5).
 const OWN: [&str; 5] = ["capacity", "inodes", "block_bytes", "mutant", "state"];
 
-/// The defaults with what was typed over them. The root belongs to who mounts.
+/// The defaults with what was typed over them.
 fn plan(args: &MountArgs) -> Result<MountPlan> {
     let mut options = Options::default();
     let mut own: Vec<(&str, &str)> = Vec::new();
@@ -136,8 +136,6 @@ fn plan(args: &MountArgs) -> Result<MountPlan> {
         config.inodes = inodes;
     }
     config.mutant = args.mutant.as_deref().or(typed("mutant")).map(parse_mutant).transpose()?;
-    let identity = fathom_subjects::sys::Identity::of_process()?;
-    (config.uid, config.gid) = (identity.uid, identity.gid);
     config.validate()?;
     let state = args.state.clone().or_else(|| typed("state").map(PathBuf::from));
     Ok(MountPlan { config, options, state })

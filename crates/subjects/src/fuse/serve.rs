@@ -51,6 +51,9 @@ pub fn serve(
     // First, so that no signal can come between mounting and catching.
     let _caught = SignalGuard::start();
     let kept = kept.map(StateFile::open).transpose()?;
+    // The root of a new one belongs to who mounts it.
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let config = Config { uid, gid, ..config };
     let mut mount = match kept.as_ref().filter(|kept| kept.has_state) {
         Some(kept) => Mount::start_from(&kept.path, point, options)?,
         None => Mount::start(point, config, options)?,
