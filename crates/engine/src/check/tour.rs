@@ -23,12 +23,11 @@ const REACH_MAX: usize = 64;
 
 /// What starting again costs, in operations. Measured costs would make the tour depend on the clock, and
 /// a seed would not mean the same run twice; the order of magnitude is all that matters here: a clone
-/// (the model) takes as long as an operation or two, an ioctl (RefFS) a dozen, unmounting and mounting
-/// a disk (ext4) hundreds.
+/// (the model) and an ioctl (RefFS) take as long as some dozen operations, since both sides start again
+/// and are looked at, unmounting and mounting a disk (ext4) as long as hundreds.
 fn restart_ops(methods: &[RestoreMethod]) -> usize {
     match methods.first() {
-        Some(RestoreMethod::Clone) => 2,
-        Some(RestoreMethod::Ioctl) => 16,
+        Some(RestoreMethod::Clone | RestoreMethod::Ioctl) => 32,
         Some(RestoreMethod::Freeze | RestoreMethod::Remount) => 1024,
         // A directory is emptied, a program started again.
         None => 64,
