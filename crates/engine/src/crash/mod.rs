@@ -18,6 +18,7 @@
 //! these, because the memory of a library cannot be cloned. Two states are the same if their
 //! [`shape`] is, or by the digest of the tree or of the image: see [`config::Identity`].
 
+pub mod ace;
 pub mod config;
 pub mod finding;
 pub mod judge;
