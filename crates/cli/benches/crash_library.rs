@@ -41,7 +41,7 @@ fn measure(known: &library::Known, probe: bool) -> Speed {
         group: false,
         supervision: None,
     };
-    let report = crash(&*subject, &plan, &mut Silent).expect("the check runs");
+    let report = crash(&InProcess(&*subject), &plan, &mut Silent).expect("the check runs");
     assert_eq!(report.memo.refuted, 0, "the memo of {} was wrong", known.name);
     let images = report.crash_images as f64;
     Speed {

@@ -204,9 +204,43 @@ pub(crate) struct CheckArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CrashArgs {
-    /// A library file system: see `fathom list`
+    /// A library or kernel file system: see `fathom list`
     #[arg(default_value = "littlefs")]
     pub(crate) subject: String,
+    /// Where operations come from: steps, ops, ace:1, ace:2, ace:3 (and ace:2,nested or ace:2,demo),
+    /// known, jlang:PATH [default: steps, for kernel file systems ace:1]
+    #[arg(long, value_name = "SOURCE")]
+    pub(crate) workload: Option<String>,
+    /// A suite of workloads by name: known
+    #[arg(long, value_name = "NAME", conflicts_with = "workload")]
+    pub(crate) suite: Option<String>,
+    /// Where the arguments of ACE's operations come from: ace, iocov, coverage
+    #[arg(long, value_name = "SOURCE", default_value = "ace", hide_default_value = true)]
+    pub(crate) inputs: String,
+    /// Operations of ACE, for example creat,rename,fsetxattr
+    #[arg(long, value_name = "OP", value_delimiter = ',')]
+    pub(crate) ace_ops: Vec<String>,
+    /// Operations of a workload of --workload ops
+    #[arg(long, value_name = "N", default_value = "12")]
+    pub(crate) length: usize,
+    /// One part of the workloads, for example 3/16
+    #[arg(long, value_name = "PART")]
+    pub(crate) part: Option<String>,
+    /// Count the workloads and do nothing
+    #[arg(long)]
+    pub(crate) count: bool,
+    /// Write the workloads as j-lang files to a directory and do nothing
+    #[arg(long, value_name = "DIR")]
+    pub(crate) export_jlang: Option<PathBuf>,
+    /// More options for the program that formats a kernel file system
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    pub(crate) mkfs_opts: Option<String>,
+    /// More mount options for a kernel file system: a,b=c
+    #[arg(long, value_name = "OPTIONS")]
+    pub(crate) mount_opts: Option<String>,
+    /// What a kernel file system is held to: a name such as ext4-journal, or a file
+    #[arg(long, value_name = "PROMISES")]
+    pub(crate) promises: Option<String>,
     /// Steps of a workload
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<u32>,

@@ -32,7 +32,7 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
         mkfs: args.mkfs_opts.as_deref(),
         mount: args.mount_opts.as_deref(),
         space_bytes: args.space,
-        geometry: None,
+        ..Asked::default()
     })?;
     spec.demand(Purpose::Check)?;
     if args.ops == Some(0) {

@@ -100,6 +100,62 @@ pub trait DiskFileSystem: Record + Examine + Send + Sync {
     /// # Errors
     /// If it cannot be made.
     fn format(&self) -> Result<Image, HarnessFault>;
+
+    /// Whether the same operations on the same disk write the same log. If not (a kernel has clocks
+    /// and threads of its own), what was recorded is kept with every finding.
+    fn is_deterministic(&self) -> bool {
+        true
+    }
+}
+
+impl<T: DiskFileSystem + ?Sized> Record for &T {
+    fn record(
+        &self,
+        base: &Image,
+        workload: &Workload<'_>,
+    ) -> Result<Result<Recording, SubjectFailure>, HarnessFault> {
+        (**self).record(base, workload)
+    }
+}
+
+impl<T: DiskFileSystem + ?Sized> Examine for &T {
+    fn examine(
+        &self,
+        disks: &[Image],
+        questions: &Questions,
+    ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
+        (**self).examine(disks, questions)
+    }
+
+    fn batch_disks(&self) -> usize {
+        (**self).batch_disks()
+    }
+}
+
+impl<T: DiskFileSystem + ?Sized> DiskFileSystem for &T {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn version(&self) -> &str {
+        (**self).version()
+    }
+
+    fn geometry(&self) -> Geometry {
+        (**self).geometry()
+    }
+
+    fn guarantee(&self) -> &Guarantee {
+        (**self).guarantee()
+    }
+
+    fn format(&self) -> Result<Image, HarnessFault> {
+        (**self).format()
+    }
+
+    fn is_deterministic(&self) -> bool {
+        (**self).is_deterministic()
+    }
 }
 
 /// Borrows operations for a [`Workload`].

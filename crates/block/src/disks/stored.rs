@@ -158,7 +158,7 @@ impl Record for Playback<'_> {
 
 /// Passes everything but recording on to the file system inside.
 macro_rules! pass_on {
-    ($name:ident, $format:expr) => {
+    ($name:ident, $format:expr, $deterministic:expr) => {
         impl Examine for $name<'_> {
             fn examine(
                 &self,
@@ -194,12 +194,21 @@ macro_rules! pass_on {
                 let format: fn(&Self) -> Result<Image, HarnessFault> = $format;
                 format(self)
             }
+
+            fn is_deterministic(&self) -> bool {
+                let is: fn(&Self) -> bool = $deterministic;
+                is(self)
+            }
         }
     };
 }
 
-pass_on!(Capture, |this| this.inner.format());
-pass_on!(Playback, |this| match this.stored.segments.first() {
-    Some(first) => Ok(first.base.clone()),
-    None => this.inner.format(),
-});
+pass_on!(Capture, |this| this.inner.format(), |this| this.inner.is_deterministic());
+pass_on!(
+    Playback,
+    |this| match this.stored.segments.first() {
+        Some(first) => Ok(first.base.clone()),
+        None => this.inner.format(),
+    },
+    |_| true
+);

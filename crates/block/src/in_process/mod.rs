@@ -10,11 +10,14 @@ mod usable;
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use fathom_core::HarnessFault;
 
 use crate::backed::{BlockBacked, Guarantee};
-use crate::disks::DiskFileSystem;
+use crate::disks::{
+    DiskFileSystem, Examine, Facts, Questions, Record, Recording, SubjectFailure, Workload,
+};
 use crate::geometry::Geometry;
 use crate::image::Image;
 use crate::recorder::Recorder;
@@ -24,6 +27,51 @@ use crate::recorder::Recorder;
 pub struct InProcess<'a>(pub &'a dyn BlockBacked);
 
 impl DiskFileSystem for InProcess<'_> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn version(&self) -> &str {
+        self.0.version()
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+
+    fn guarantee(&self) -> &Guarantee {
+        self.0.guarantee()
+    }
+
+    fn format(&self) -> Result<Image, HarnessFault> {
+        self.0.format()
+    }
+}
+
+/// A library file system that is recorded and examined in this process, with the library itself.
+pub struct OwnedInProcess(pub Box<dyn BlockBacked>);
+
+impl Record for OwnedInProcess {
+    fn record(
+        &self,
+        base: &Image,
+        workload: &Workload<'_>,
+    ) -> Result<Result<Recording, SubjectFailure>, HarnessFault> {
+        InProcess(&*self.0).record(base, workload)
+    }
+}
+
+impl Examine for OwnedInProcess {
+    fn examine(
+        &self,
+        disks: &[Image],
+        questions: &Questions,
+    ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
+        InProcess(&*self.0).examine(disks, questions)
+    }
+}
+
+impl DiskFileSystem for OwnedInProcess {
     fn name(&self) -> &str {
         self.0.name()
     }

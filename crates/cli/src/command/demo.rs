@@ -7,9 +7,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use fathom_record::Known;
+use fathom_subjects::catalogue::Asked;
 
 use super::Ending;
-use super::crash::{Checked, check, open, plan, tell};
+use super::crash::{Checked, Source, check, open, plan, tell};
 use crate::args::{Cli, Command};
 use crate::supervise::output::shown;
 use crate::text::{bold, print, print_json};
@@ -28,8 +29,8 @@ pub(crate) fn run(out: &Path, json: bool) -> Result<Ending> {
     let Some(Command::Crash(args)) = Cli::parse_from(["fathom", "crash"]).command else {
         unreachable!("just said so")
     };
-    let subject = open(&args.subject, None, None)?;
-    let mut plan = plan::plan(&args, out)?;
+    let subject = open(&args.subject, &Asked::default(), args.jobs)?;
+    let mut plan = plan::plan(&args, &*subject, out)?;
     plan.time_max = Some(BUDGET);
     if !json {
         print(&format!(
@@ -42,11 +43,11 @@ pub(crate) fn run(out: &Path, json: bool) -> Result<Ending> {
             plan.config.depth,
         ))?;
     }
-    let (mut observer, report) =
-        match check(&*subject, &plan, out, &args.known, Known::default(), json)? {
-            Checked::Done(observer, report) => (observer, report),
-            Checked::Failed(ending) => return Ok(ending),
-        };
+    let checked = check(&*subject, &plan, &Source::Steps, out, &args, Known::default(), json)?;
+    let (mut observer, report) = match checked {
+        Checked::Done(observer, report) => (observer, report),
+        Checked::Failed(ending) => return Ok(ending),
+    };
     let ending = observer.finish(|run| tell::describe(run, &report, &plan))?;
     if report.crash_images == 0 && ending == Ending::Clean {
         bail!("no crash image was examined: this run says nothing about {}", subject.name());

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fathom_block::disks::{StoredRecording, SubjectFailure};
-use fathom_block::{BlockBacked, Geometry, Level};
+use fathom_block::{DiskFileSystem, Geometry, Level, dm_log_writes};
 use fathom_core::{Digest, Entry, FsPath, HarnessFault, Kind, Tree};
 use fathom_record::run::{FindingPage, TreeLine, WriteLine};
 use fathom_record::{Evidence, RecordError, Variant};
@@ -119,7 +119,7 @@ const RECORDING: &str = "recording.bin";
 
 /// A finding as it was first seen: nothing was played again, nothing is shorter.
 pub(super) fn first_seen(
-    subject: &dyn BlockBacked,
+    subject: &dyn DiskFileSystem,
     cause: Cause,
     group: &Group,
     plan: &CrashPlan,
@@ -147,22 +147,27 @@ pub(super) fn first_seen(
         variants: Vec::new(),
         complete: false,
     };
-    CrashFinding::new(record, script.clone(), script, None)
+    let finding = CrashFinding::new(record, script.clone(), script, None);
+    CrashFinding { recording: group.best.recording.as_deref().cloned(), ..finding }
 }
 
 /// Verifies and shrinks what a search found. `variants` are other ways to see the same.
 pub(super) fn investigate(
     system: &CrashSystem<'_>,
-    subject: &dyn BlockBacked,
+    subject: &dyn DiskFileSystem,
     cause: Cause,
     group: &Group,
     variants: Vec<Variant>,
     plan: &CrashPlan,
 ) -> Result<CrashFinding, HarnessFault> {
     let CrashFinding { mut record, script, .. } = first_seen(subject, cause, group, plan);
+    if let Some(stored) = &group.best.recording {
+        record.variants = variants;
+        return investigate_recorded(system, subject, record, script, stored, plan);
+    }
     // A fresh system each time: nothing is remembered, everything is done again.
     for _ in 0..RUNS {
-        let fresh = CrashSystem::new(subject, &plan.config)?;
+        let fresh = CrashSystem::on(Box::new(subject), &plan.config)?;
         let seen = fresh.play(&script)?.and_then(|played| played.wrong);
         record.runs += 1;
         record.runs_reproduced += usize::from(seen.is_some_and(|(seen, _)| seen == record.cause));
@@ -182,16 +187,59 @@ pub(super) fn investigate(
     Ok(CrashFinding { recording, ..CrashFinding::new(record, script, minimal, played) })
 }
 
+/// Verifies what was found on a subject that writes another log each time: the recorded disk is judged
+/// again, and a shorter run counts if its own recording shows the same.
+fn investigate_recorded(
+    system: &CrashSystem<'_>,
+    subject: &dyn DiskFileSystem,
+    mut record: CrashRecord,
+    script: Script,
+    stored: &StoredRecording,
+    plan: &CrashPlan,
+) -> Result<CrashFinding, HarnessFault> {
+    let shows = |played: &ExecutedScript| {
+        played.wrong.as_ref().is_some_and(|(seen, _)| *seen == record.cause)
+    };
+    let mut played = None;
+    for _ in 0..RUNS {
+        let again = replay::play_back(subject, &plan.config, &script, stored)?;
+        record.runs += 1;
+        record.runs_reproduced += usize::from(again.as_ref().is_some_and(shows));
+        played = again.filter(shows).or(played);
+    }
+    let (mut minimal, mut recording) = (script.clone(), stored.clone());
+    if record.runs_reproduced > 0 && !plan.shrink_budget.is_zero() {
+        let shorter = shrink(system, &script, &record.cause, plan.shrink_budget)?;
+        let proven = match shorter == script {
+            true => None,
+            false => replay::record_anywhere(subject, &plan.config, &shorter, &record.cause)?,
+        };
+        if let Some(proven) = proven {
+            (minimal, recording) = (proven.script, proven.recording);
+            played = Some(proven.played);
+        }
+    }
+    if let Some((_, what)) = played.as_ref().and_then(|played| played.wrong.as_ref()) {
+        record.what = what.clone();
+    }
+    record.id = id(subject, &record.cause, &minimal);
+    record.ops = minimal.ops_len();
+    record.image = played.as_ref().map_or_else(Digest::default, |played| played.image.digest());
+    record.complete = true;
+    let finding = CrashFinding::new(record, script, minimal, played);
+    Ok(CrashFinding { recording: Some(recording), ..finding })
+}
+
 /// Looks longer for a shorter way to a recorded finding; `None` if it does not show any more.
 ///
 /// # Errors
 /// If the harness fails.
 pub fn shrink_further(
-    subject: &dyn BlockBacked,
+    subject: &dyn DiskFileSystem,
     stored: &StoredCrash,
     budget: Duration,
 ) -> Result<Option<CrashFinding>, HarnessFault> {
-    let system = CrashSystem::new(subject, &stored.record.config)?;
+    let system = CrashSystem::on(Box::new(subject), &stored.record.config)?;
     let cause = &stored.record.cause;
     let shows = |script: &Script| -> Result<bool, HarnessFault> {
         let wrong = system.play(script)?.and_then(|played| played.wrong);
@@ -210,7 +258,7 @@ pub fn shrink_further(
     Ok(Some(CrashFinding { recording, ..finding }))
 }
 
-fn id(subject: &dyn BlockBacked, cause: &Cause, minimal: &Script) -> String {
+fn id(subject: &dyn DiskFileSystem, cause: &Cause, minimal: &Script) -> String {
     finding_id(subject.name(), subject.geometry(), cause, minimal)
 }
 
@@ -318,8 +366,27 @@ impl CrashFinding {
         let recording = self.recording.as_ref();
         files.extend(recording.map(|recording| Evidence::bytes(RECORDING, recording.to_bytes())));
         let repro = repro::files(&self.record, &self.minimal).into_iter();
+        if repro.as_slice().iter().any(|(name, _)| *name == repro::KERNEL_SCRIPT) {
+            files.extend(self.log_writes());
+        }
         files.extend(repro.map(|(name, text)| Evidence::text(name, text)));
         files
+    }
+
+    /// The last mount of the recording as the kernel's dm-log-writes would have it, with the disk that
+    /// it starts from: for `replay-log`.
+    fn log_writes(&self) -> Vec<Evidence> {
+        let last = self.recording.as_ref().and_then(|recording| recording.segments.last());
+        let Some(last) = last else { return Vec::new() };
+        let mut log = Vec::new();
+        let sector_bytes = self.record.geometry.write_bytes;
+        match dm_log_writes::write(&last.recording.log, sector_bytes, &mut log) {
+            Ok(()) => {
+                let base = Evidence::bytes("base.img", last.base.to_vec());
+                vec![base, Evidence::bytes("log-writes.bin", log)]
+            }
+            Err(_) => Vec::new(),
+        }
     }
 
     /// Writes the directory `out/ID` and returns its path.
@@ -481,7 +548,7 @@ impl CrashReplay {
     /// # Errors
     /// If the harness fails.
     pub fn play(
-        subject: &dyn BlockBacked,
+        subject: &dyn DiskFileSystem,
         stored: &StoredCrash,
     ) -> Result<CrashReplay, HarnessFault> {
         let config = &stored.record.config;
@@ -490,7 +557,7 @@ impl CrashReplay {
                 let (played, again) = replay::replay(subject, config, &stored.minimal, recording)?;
                 (played, Some(again))
             }
-            None => (CrashSystem::new(subject, config)?.play(&stored.minimal)?, None),
+            None => (CrashSystem::on(Box::new(subject), config)?.play(&stored.minimal)?, None),
         };
         let wrong = played.as_ref().and_then(|played| played.wrong.clone());
         let same_image =

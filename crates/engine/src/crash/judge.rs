@@ -34,6 +34,8 @@ pub enum Class {
     Leak,
     /// An independent checker finds it damaged.
     Rejected,
+    /// The kernel complains of it in its log.
+    KernelComplains,
     /// The process that executed it died, hung or used up the memory.
     Died,
 }
@@ -61,6 +63,7 @@ impl fmt::Display for Class {
             Class::NotUsable => "not usable",
             Class::Leak => "leaked space",
             Class::Rejected => "rejected by the checker",
+            Class::KernelComplains => "complaint of the kernel",
         })
     }
 }

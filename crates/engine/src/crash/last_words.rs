@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fathom_block::{BlockBacked, CrashPoint, Geometry};
+use fathom_block::{CrashPoint, DiskFileSystem, Geometry};
 use fathom_core::{Activity, Digest, Journal, Op, Supervision};
 use serde::{Deserialize, Serialize};
 
@@ -94,7 +94,7 @@ pub struct CrashSource {
 
 impl CrashSource {
     /// The source of a check.
-    pub fn new(subject: &dyn BlockBacked, config: &CrashConfig, plan: Option<&CrashPlan>) -> Self {
+    pub fn new(subject: &dyn DiskFileSystem, config: &CrashConfig, plan: Option<&CrashPlan>) -> Self {
         CrashSource {
             subject: subject.name().to_owned(),
             version: subject.version().to_owned(),

@@ -4,9 +4,10 @@
 //! repeats some steps when it goes on.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fathom_block::Level;
+use fathom_block::disks::StoredRecording;
 use fathom_core::{Digest, Op, Outcome};
 use serde::{Deserialize, Serialize};
 
@@ -80,6 +81,9 @@ pub struct Sighting {
     pub script: Script,
     /// What was wrong, in words.
     pub what: String,
+    /// What the disks of the run were told, if running it again may tell them something else.
+    #[serde(skip)]
+    pub recording: Option<Arc<StoredRecording>>,
 }
 
 /// How good a sighting is; the smallest is the best.
@@ -125,10 +129,21 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Adds a sighting.
-    pub fn add(&self, cause: Cause, image: Digest, level: Option<Level>, sighting: Sighting) {
+    /// Adds a sighting. `recording` is asked for only if the sighting is the best so far.
+    pub fn add(
+        &self,
+        cause: Cause,
+        image: Digest,
+        level: Option<Level>,
+        mut sighting: Sighting,
+        recording: &dyn Fn() -> Option<StoredRecording>,
+    ) {
         let rank = sighting.rank();
         let mut groups = lock(&self.groups);
+        let is_best = groups.get(&cause).is_none_or(|group| rank < group.rank);
+        if is_best {
+            sighting.recording = recording().map(Arc::new);
+        }
         let group = groups.entry(cause).or_insert_with(|| Group {
             best: sighting.clone(),
             rank: rank.clone(),

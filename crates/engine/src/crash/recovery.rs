@@ -41,11 +41,12 @@ pub struct Recovered {
     pub defect: Option<Defect>,
 }
 
-/// What is asked about every crash image, with the power failures of a run.
-pub fn questions(config: &CrashConfig, levels: &[Level]) -> Questions {
+/// What is asked about every crash image, with the power failures of a run; `tree`: also the whole
+/// tree, where examining an image again would take longer than keeping that.
+pub fn questions(config: &CrashConfig, levels: &[Level], tree: bool) -> Questions {
     let recheck = Some(Recheck { torn: levels.contains(&Level::Torn) });
     let (usable, checker) = (config.probe, config.fsck);
-    Questions { tree: false, repaired: false, recheck, usable, checker }
+    Questions { tree, repaired: false, recheck, usable, checker }
 }
 
 impl From<&Facts> for Recovered {
@@ -71,10 +72,10 @@ fn defect(facts: &Facts) -> Option<Defect> {
     if let Some(trouble) = &facts.trouble {
         return Some(troubled(trouble));
     }
-    match &facts.checker {
-        Checked::Complains(complaint) => Some(Defect::new(Class::Rejected, complaint)),
-        Checked::NotAsked | Checked::Content => None,
+    if let Checked::Complains(complaint) = &facts.checker {
+        return Some(Defect::new(Class::Rejected, complaint));
     }
+    facts.kernel_lines.first().map(|line| Defect::new(Class::KernelComplains, line))
 }
 
 fn first_line(text: &str) -> &str {

@@ -1,15 +1,16 @@
 //! Plays a script so that it is recorded, and plays it again from the recording.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fathom_block::disks::{Capture, Playback, StoredRecording};
-use fathom_block::{BlockBacked, InProcess};
+use fathom_block::DiskFileSystem;
 use fathom_core::HarnessFault;
 use serde::Serialize;
 
 use super::config::CrashConfig;
 use super::judge::Cause;
-use super::script::Script;
+use super::script::{Event, Script};
 use super::system::{CrashSystem, ExecutedScript};
 
 /// How often a run is recorded until it shows what it should: what is not deterministic may need more
@@ -32,12 +33,12 @@ impl RecordedPlay {
 
 /// Plays a script and records it.
 pub(super) fn play(
-    subject: &dyn BlockBacked,
+    subject: &dyn DiskFileSystem,
     config: &CrashConfig,
     script: &Script,
 ) -> Result<RecordedPlay, HarnessFault> {
-    let (inner, kept) = (InProcess(subject), Arc::<Mutex<StoredRecording>>::default());
-    let capture = Capture::new(&inner, Arc::clone(&kept));
+    let kept = Arc::<Mutex<StoredRecording>>::default();
+    let capture = Capture::new(subject, Arc::clone(&kept));
     let played = CrashSystem::on(Box::new(capture), config)?.play(script)?;
     let recording = std::mem::take(&mut *kept.lock().unwrap_or_else(PoisonError::into_inner));
     Ok(RecordedPlay { played, recording })
@@ -45,19 +46,18 @@ pub(super) fn play(
 
 /// Judges the disks of a recording with the subject as it is now.
 pub(super) fn play_back(
-    subject: &dyn BlockBacked,
+    subject: &dyn DiskFileSystem,
     config: &CrashConfig,
     script: &Script,
     recording: &StoredRecording,
 ) -> Result<Option<ExecutedScript>, HarnessFault> {
-    let inner = InProcess(subject);
-    CrashSystem::on(Box::new(Playback::new(&inner, recording)), config)?.play(script)
+    CrashSystem::on(Box::new(Playback::new(subject, recording)), config)?.play(script)
 }
 
 /// Plays a script until it shows `cause`; returns the recording only if it shows the same when it is
 /// played back.
 pub(super) fn record(
-    subject: &dyn BlockBacked,
+    subject: &dyn DiskFileSystem,
     config: &CrashConfig,
     script: &Script,
     cause: &Cause,
@@ -74,6 +74,47 @@ pub(super) fn record(
     let back = play_back(subject, config, script, &recording).unwrap_or_default();
     let proves = back.is_some_and(|back| back.wrong.is_some_and(|(seen, _)| seen == *cause));
     Ok((played, proves.then_some(recording)))
+}
+
+/// A run whose recording shows a cause.
+pub(super) struct ProvenRun {
+    pub(super) script: Script,
+    pub(super) played: ExecutedScript,
+    pub(super) recording: StoredRecording,
+}
+
+/// Records the operations of a script and looks for a power failure in or after the last one that
+/// shows `cause`: for subjects whose log is different each time.
+pub(super) fn record_anywhere(
+    subject: &dyn DiskFileSystem,
+    config: &CrashConfig,
+    script: &Script,
+    cause: &Cause,
+) -> Result<Option<ProvenRun>, HarnessFault> {
+    let mut body = script.clone();
+    if matches!(body.0.last(), Some(Event::PowerCut(_))) {
+        body.0.pop();
+    }
+    for _ in 0..ATTEMPTS {
+        let recording = play(subject, config, &body)?.recording;
+        let mut cut = None;
+        let playback = Playback::new(subject, &recording);
+        // What cannot be followed in the recording shows nothing.
+        let _ = CrashSystem::on(Box::new(playback), config)?.cuts(&body, cause, &mut |point| {
+            cut = Some(point);
+            ControlFlow::Break(())
+        });
+        let Some(point) = cut else { continue };
+        let script = Script(body.0.iter().cloned().chain([Event::PowerCut(point)]).collect());
+        let played = play_back(subject, config, &script, &recording)?;
+        let shows = |played: &ExecutedScript| {
+            played.wrong.as_ref().is_some_and(|(seen, _)| seen == cause)
+        };
+        if let Some(played) = played.filter(shows) {
+            return Ok(Some(ProvenRun { script, played, recording }));
+        }
+    }
+    Ok(None)
 }
 
 /// What running the workload of a recording again gives.
@@ -106,7 +147,7 @@ impl RunAgain {
 /// Plays a recorded finding: the recorded disk is judged, unless the subject now writes something else
 /// and does so reliably.
 pub(super) fn replay(
-    subject: &dyn BlockBacked,
+    subject: &dyn DiskFileSystem,
     config: &CrashConfig,
     script: &Script,
     recording: &StoredRecording,

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fathom_block::disks::MemoCounts;
-use fathom_block::{BlockBacked, Level};
+use fathom_block::{DiskFileSystem, Level};
 use fathom_core::{HarnessFault, Supervision};
 use fathom_record::Variant;
+use serde::{Deserialize, Serialize};
 
 use super::config::{ConfigError, CrashConfig};
 use super::finding::{CrashFinding, first_seen, investigate};
@@ -61,6 +62,10 @@ pub struct CrashReport {
     pub levels: Vec<Level>,
     /// Distinct images judged.
     pub crash_images: u64,
+    /// Images that were enumerated, equal ones included.
+    pub enumerated: u64,
+    /// Of a check of given workloads: how many there were.
+    pub workloads: Option<WorkloadCounts>,
     /// How many images were examined, and how many answered from the memo.
     pub memo: MemoCounts,
     /// What is wrong, worst first.
@@ -69,6 +74,17 @@ pub struct CrashReport {
     pub goals_missed: Vec<&'static str>,
     /// The inputs and outputs that the workloads have exercised.
     pub coverage: OpCoverage,
+}
+
+/// How many workloads a check has executed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkloadCounts {
+    /// All of them.
+    pub workloads: u64,
+    /// Those that the file system could not follow: an operation that it does not have, a full disk.
+    pub not_followed: u64,
+    /// Operations.
+    pub ops: u64,
 }
 
 /// What every run should reach: otherwise it has tested less than it seems.
@@ -93,13 +109,13 @@ pub enum CrashError {
 /// # Errors
 /// If the plan cannot work or the harness fails.
 pub fn crash(
-    subject: &dyn BlockBacked,
+    subject: &dyn DiskFileSystem,
     plan: &CrashPlan,
     observer: &mut dyn fathom_record::Observer,
 ) -> Result<CrashReport, CrashError> {
     plan.config.validate()?;
-    let system = CrashSystem::new(subject, &plan.config)?.supervised(&plan.supervision);
-    let mut watcher = Watcher { system: &system, subject, plan, observer, told: BTreeMap::new() };
+    let system = CrashSystem::on(Box::new(subject), &plan.config)?.supervised(&plan.supervision);
+    let mut watcher = Watcher::new(&system, subject, plan, observer);
     let search_plan = Plan {
         threads: plan.threads,
         depth_max: Some(plan.config.depth),
@@ -123,6 +139,18 @@ pub fn crash(
     if let Some(fault) = system.fault() {
         return Err(fault.into());
     }
+    conclude(&system, subject, plan, &told, report, observer)
+}
+
+/// Looks closely at what a check has found, and reports it.
+pub(super) fn conclude(
+    system: &CrashSystem<'_>,
+    subject: &dyn DiskFileSystem,
+    plan: &CrashPlan,
+    told: &BTreeMap<Cause, Told>,
+    report: search::Report,
+    observer: &mut dyn fathom_record::Observer,
+) -> Result<CrashReport, CrashError> {
     let end = Progress {
         states: report.states,
         transitions: report.transitions,
@@ -132,11 +160,11 @@ pub fn crash(
         ..Progress::default()
     };
     // The search is over: nothing can be stopped any more.
-    let _ = observer.progress(&progress(&system, plan, &end));
+    let _ = observer.progress(&progress(system, plan, &end));
     let (crash_images, memo) = (system.ledger.images.len(), system.memo.counts());
     let (reached, coverage) = (system.ledger.reached(), system.ledger.recorded());
     let mut findings = Vec::new();
-    for (cause, group, others) in causes(&system, plan.group) {
+    for (cause, group, others) in causes(system, plan.group) {
         let told_as = |cause| told.get(cause).and_then(|told| told.id.as_deref());
         let members = || std::iter::once(&cause).chain(others.iter().map(|(cause, _)| cause));
         let seen_as: Vec<&str> = members().filter_map(told_as).collect();
@@ -145,7 +173,7 @@ pub fn crash(
         let hurry = plan.supervision.as_ref().is_some_and(|by| by.wants_the_end());
         let shrink_budget = if hurry { Duration::ZERO } else { plan.shrink_budget };
         let plan = &CrashPlan { shrink_budget, ..plan.clone() };
-        let finding = investigate(&system, subject, cause.clone(), &group, variants, plan)?;
+        let finding = investigate(system, subject, cause.clone(), &group, variants, plan)?;
         let record = finding.record();
         observer.finding(&record, seen_as.first().copied());
         // At first it seemed to be more than one.
@@ -155,6 +183,8 @@ pub fn crash(
     Ok(CrashReport {
         levels: system.levels().to_vec(),
         crash_images,
+        enumerated: system.enumerated(),
+        workloads: None,
         memo,
         findings,
         goals_missed: GOALS.into_iter().filter(|goal| !reached.iter().any(|r| r == goal)).collect(),
@@ -165,7 +195,7 @@ pub fn crash(
 
 /// Names a search: what a checkpoint must have in common with the run that resumes it. A deeper
 /// search may go on from a shallower one.
-fn label(subject: &dyn BlockBacked, config: &CrashConfig) -> String {
+fn label(subject: &dyn DiskFileSystem, config: &CrashConfig) -> String {
     let config = CrashConfig { depth: 0, ..config.clone() };
     let config = serde_json::to_string(&config).expect("plain data");
     let geometry = serde_json::to_string(&subject.geometry()).expect("plain data");
@@ -239,16 +269,17 @@ fn progress(
     }
 }
 
-struct Watcher<'a, 'o> {
+/// Tells what a check finds while it runs.
+pub(super) struct Watcher<'a, 'o> {
     system: &'a CrashSystem<'a>,
-    subject: &'a dyn BlockBacked,
+    subject: &'a dyn DiskFileSystem,
     plan: &'a CrashPlan,
     observer: &'o mut dyn fathom_record::Observer,
-    told: BTreeMap<Cause, Told>,
+    pub(super) told: BTreeMap<Cause, Told>,
 }
 
 /// What was told of a cause when it was first seen.
-struct Told {
+pub(super) struct Told {
     level: Option<Level>,
     /// The id under which it was told; none if another cause of its group was told before.
     id: Option<String>,
@@ -256,9 +287,21 @@ struct Told {
     news: bool,
 }
 
+impl<'a, 'o> Watcher<'a, 'o> {
+    /// Nothing was told yet.
+    pub(super) fn new(
+        system: &'a CrashSystem<'a>,
+        subject: &'a dyn DiskFileSystem,
+        plan: &'a CrashPlan,
+        observer: &'o mut dyn fathom_record::Observer,
+    ) -> Watcher<'a, 'o> {
+        Watcher { system, subject, plan, observer, told: BTreeMap::new() }
+    }
+}
+
 impl Watcher<'_, '_> {
     /// Tells what was found since the last time, so that nothing that ends the search loses it.
-    fn tell_new(&mut self) {
+    pub(super) fn tell_new(&mut self) {
         if self.system.ledger.groups.len() == self.told.len() {
             return;
         }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Once;
 use std::time::Duration;
 
-use fathom_block::Bounds;
+use fathom_block::{Bounds, InProcess};
 use fathom_core::partition::{Coverage, Granularity, Hit};
 use fathom_engine::Silent;
 use fathom_engine::crash::config::Identity;
@@ -69,7 +69,7 @@ fn plan(config: &CrashConfig) -> CrashPlan {
 fn run(toy: &Toy, plan: &CrashPlan) -> CrashReport {
     static QUIET: Once = Once::new();
     QUIET.call_once(quiet_panics);
-    crash(toy, plan, &mut Silent).expect("a sound plan")
+    crash(&InProcess(toy), plan, &mut Silent).expect("a sound plan")
 }
 
 fn check(toy: &Toy, config: &CrashConfig) -> CrashReport {

@@ -199,7 +199,7 @@ fn answers_that_change() {
 fn a_mount_that_reads_for_ever_is_ended() {
     let toy = toy(Bug::ReadsForEver);
     let good = toy.format().expect("a good image");
-    let questions = questions(&base(), &[Level::Torn]);
+    let questions = questions(&base(), &[Level::Torn], false);
     let judged = |disk: &Image| {
         let facts = InProcess(&toy).examine(std::slice::from_ref(disk), &questions);
         Recovered::from(&*facts.expect("examined")[0])

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fathom_block::BlockBacked;
+use fathom_block::{BlockBacked, DiskFileSystem, Geometry};
 use fathom_core::{Capability, RestoreMethod, Testbed};
 use fathom_model::{Config, Quirks};
 
@@ -16,6 +16,7 @@ use super::{
     split_off,
 };
 use crate::kernel::Options;
+use crate::kernel::disks::{CrashProfile, KernelDisks, Lie, LyingDisks};
 use crate::sys::View;
 use crate::{KernelSubject, Recipe};
 
@@ -23,6 +24,7 @@ const PROFILE: &str = " --profile=";
 const SPACE: &str = " --space=";
 const MKFS_OPTS: &str = " --mkfs-opts=";
 const MOUNT_OPTS: &str = " --mount-opts=";
+const PROMISES: &str = " --promises=";
 
 /// The oldest kernel with detached mounts.
 const DETACHED_MOUNTS: Need = Need::Kernel((5, 2), "fsmount");
@@ -37,6 +39,10 @@ struct Kernel {
     options: Options,
     /// The user's file with the recipe.
     file: Option<PathBuf>,
+    /// What it is held to, if not to what it promises itself.
+    promises: Option<String>,
+    /// A lie of its disk.
+    lie: Option<String>,
 }
 
 fn offers(recipe: &Recipe) -> Offers {
@@ -53,13 +59,14 @@ fn offers(recipe: &Recipe) -> Offers {
         restore_methods,
         capabilities,
         disk: match has_disk {
+            true if recipe.layer.is_none() => Disk::Recorded,
             true => Disk::Unrecorded,
             false => Disk::None("it keeps everything in memory"),
         },
         checker: recipe.checker.as_ref().map(|checker| checker.program.text()),
-        promises: false,
+        promises: has_disk,
         space: true,
-        mutants: Mutants::None,
+        mutants: if has_disk { Mutants::Crash } else { Mutants::None },
     }
 }
 
@@ -90,10 +97,12 @@ impl Family for KernelFileSystems {
     }
 
     fn parse(&self, text: &str) -> Result<Option<Arc<dyn Entry>>, CatalogueError> {
+        let (text, promises) = split_off(text, PROMISES);
         let (text, space) = split_off(text, SPACE);
         let (text, mount) = split_off(text, MOUNT_OPTS);
         let (text, mkfs) = split_off(text, MKFS_OPTS);
         let (name, profile) = split_off(text, PROFILE);
+        let (name, mutant) = split_off(name, "+");
         let Some(recipe) = Recipe::named(name) else { return Ok(None) };
         let space_bytes = space
             .map(|bytes| {
@@ -102,8 +111,10 @@ impl Family for KernelFileSystems {
                 })
             })
             .transpose()?;
-        let plain = Kernel { recipe, options: Options::default(), file: None };
-        let asked = Asked { profile, mkfs, mount, space_bytes, ..Asked::default() };
+        let plain =
+            Kernel { recipe, options: Options::default(), file: None, promises: None, lie: None };
+        let asked =
+            Asked { profile, mkfs, mount, space_bytes, promises, mutant, ..Asked::default() };
         plain.with(&asked).map(Some)
     }
 }
@@ -111,6 +122,9 @@ impl Family for KernelFileSystems {
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.recipe.name)?;
+        if let Some(lie) = &self.lie {
+            write!(f, "+{lie}")?;
+        }
         if let Some(file) = &self.file {
             write!(f, "{PROFILE}{}", file.display())?;
         }
@@ -122,6 +136,9 @@ impl fmt::Display for Kernel {
         }
         if let Some(bytes) = self.options.space_bytes {
             write!(f, "{SPACE}{bytes}")?;
+        }
+        if let Some(promises) = &self.promises {
+            write!(f, "{PROMISES}{promises}")?;
         }
         Ok(())
     }
@@ -155,6 +172,14 @@ impl Entry for Kernel {
         kernel.options.format.extend(mkfs.map(str::to_owned));
         kernel.options.mount.extend(mount.map(str::to_owned));
         kernel.options.space_bytes = asked.space_bytes.or(kernel.options.space_bytes);
+        if let Some(promises) = asked.promises {
+            read_promises(promises)?;
+            kernel.promises = Some(promises.to_owned());
+        }
+        if let Some(lie) = asked.mutant {
+            find_lie(lie)?;
+            kernel.lie = Some(lie.to_owned());
+        }
         kernel.whole_recipe()?;
         Ok(Arc::new(kernel))
     }
@@ -190,10 +215,52 @@ impl Entry for Kernel {
     }
 
     fn testbed(&self, _reference: &Config, view: View) -> Result<Box<dyn Testbed>, CatalogueError> {
+        if let Some(lie) = &self.lie {
+            return Err(CatalogueError::Refused(format!(
+                "{lie} is a lie of a disk, which only `fathom crash` notices"
+            )));
+        }
         Ok(Box::new(KernelSubject::new(self.whole_recipe()?, view)?))
     }
 
     fn block_backed(&self) -> Result<Box<dyn BlockBacked>, CatalogueError> {
         Err(super::not_offered(self, Purpose::Crash))
     }
+
+    fn disks(
+        &self,
+        _: Option<Geometry>,
+        threads: usize,
+    ) -> Result<Box<dyn DiskFileSystem>, CatalogueError> {
+        let profile = match &self.promises {
+            Some(promises) => read_promises(promises)?,
+            None => CrashProfile::of(&self.recipe.name),
+        };
+        let own = Kernel { recipe: profile.adapt(self.recipe.clone()), ..self.clone() };
+        let (name, recipe) = (self.to_string(), own.whole_recipe()?);
+        let disks = KernelDisks::new(&name, recipe, profile, threads)?;
+        Ok(match &self.lie {
+            Some(lie) => Box::new(LyingDisks::new(&name, disks, find_lie(lie)?)),
+            None => Box::new(disks),
+        })
+    }
+}
+
+/// Promises by their name, or in a file.
+fn read_promises(text: &str) -> Result<CrashProfile, CatalogueError> {
+    let refused = |error: String| CatalogueError::Refused(error);
+    if !text.ends_with(".toml") {
+        return CrashProfile::named(text).map_err(|error| refused(error.to_string()));
+    }
+    let read = std::fs::read_to_string(text)
+        .map_err(|error| refused(format!("cannot read the promises in {text}: {error}")))?;
+    CrashProfile::parse(text, &read).map_err(|error| refused(error.to_string()))
+}
+
+fn find_lie(name: &str) -> Result<Lie, CatalogueError> {
+    Lie::named(name).ok_or_else(|| {
+        let known: Vec<&str> = Lie::all().map(|(name, _)| name).collect();
+        let known = known.join(", ");
+        CatalogueError::Refused(format!("no lie of a disk is called {name:?}: there are {known}"))
+    })
 }

@@ -12,8 +12,9 @@
 //! let ext4 = catalogue.parse("ext4 --mkfs-opts=-b 1024").unwrap();
 //! assert_eq!(ext4.to_string(), "ext4 --mkfs-opts=-b 1024");
 //! assert!(ext4.demand(Purpose::Check).is_ok());
-//! let error = ext4.demand(Purpose::Crash).unwrap_err().to_string();
-//! assert!(error.starts_with("ext4 --mkfs-opts=-b 1024 is known, but `fathom crash` needs"));
+//! let tmpfs = catalogue.parse("tmpfs").unwrap();
+//! let error = tmpfs.demand(Purpose::Crash).unwrap_err().to_string();
+//! assert!(error.starts_with("tmpfs is known, but `fathom crash` needs a disk"));
 //! ```
 
 mod directory;
@@ -32,7 +33,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use fathom_block::{BlockBacked, Geometry};
+use fathom_block::{BlockBacked, DiskFileSystem, Geometry, OwnedInProcess};
 use fathom_core::Testbed;
 use fathom_model::Config;
 
@@ -60,6 +61,8 @@ pub struct Asked<'a> {
     pub space_bytes: Option<u64>,
     /// The shape of the device.
     pub geometry: Option<&'a str>,
+    /// The promises that a kernel file system is held to: a name, or a file.
+    pub promises: Option<&'a str>,
 }
 
 impl Asked<'_> {
@@ -71,10 +74,11 @@ impl Asked<'_> {
         let refused = |text: String| Err(CatalogueError::Refused(text));
         if self.mutant.is_some() && offers.mutants == Mutants::None {
             return refused(format!(
-                "{subject} has no mutants: model, reffs and library file systems have"
+                "{subject} has no mutants: model, reffs and library file systems have, and kernel \
+                 file systems under `fathom crash`"
             ));
         }
-        if self.geometry.is_some() && offers.disk != Disk::Recorded {
+        if self.geometry.is_some() && (offers.disk != Disk::Recorded || offers.space) {
             return refused(format!(
                 "{subject} has no device whose shape could be given: --geometry is for library file \
                  systems"
@@ -82,6 +86,11 @@ impl Asked<'_> {
         }
         if offers.disk == Disk::Unrecorded || offers.space {
             return Ok(());
+        }
+        if self.promises.is_some() {
+            return refused(format!(
+                "{subject} says itself what it promises: --promises is for kernel file systems"
+            ));
         }
         if self.mkfs.or(self.mount).is_some() {
             return refused(format!(
@@ -194,6 +203,23 @@ pub trait Entry: fmt::Display + Send + Sync {
     fn block_backed_on(&self, _: Geometry) -> Result<Box<dyn BlockBacked>, CatalogueError> {
         self.block_backed()
     }
+
+    /// Makes what can be recorded and examined, for [`Purpose::Crash`], perhaps on a geometry that was
+    /// recorded; up to `threads` disks are examined at the same time, where that is up to the subject.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    fn disks(
+        &self,
+        geometry: Option<Geometry>,
+        _threads: usize,
+    ) -> Result<Box<dyn DiskFileSystem>, CatalogueError> {
+        let library = match geometry {
+            Some(geometry) => self.block_backed_on(geometry)?,
+            None => self.block_backed()?,
+        };
+        Ok(Box::new(OwnedInProcess(library)))
+    }
 }
 
 /// An entry, shared.
@@ -298,6 +324,19 @@ impl Spec {
     pub fn block_backed(&self) -> Result<Box<dyn BlockBacked>, CatalogueError> {
         self.demand(Purpose::Crash)?;
         self.0.block_backed()
+    }
+
+    /// See [`Entry::disks`].
+    ///
+    /// # Errors
+    /// If it is not offered, or cannot be made.
+    pub fn disks(
+        &self,
+        geometry: Option<Geometry>,
+        threads: usize,
+    ) -> Result<Box<dyn DiskFileSystem>, CatalogueError> {
+        self.demand(Purpose::Crash)?;
+        self.0.disks(geometry, threads)
     }
 
     /// See [`Entry::block_backed_on`].

@@ -106,8 +106,8 @@ impl Offers {
             Purpose::Crash => match self.disk {
                 Disk::None(why) => Some(format!("a disk whose writes are recorded: {why}")),
                 Disk::Unrecorded => Some(
-                    "a recorder of what a kernel file system writes to its disk, which does not \
-                     exist yet (library file systems have one)"
+                    "a disk of its own: the power of a layer is that of the file system below, \
+                     which can be checked itself"
                         .to_owned(),
                 ),
                 Disk::Recorded if !self.promises => Some(

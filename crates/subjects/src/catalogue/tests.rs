@@ -48,7 +48,8 @@ fn what_means_nothing_is_refused() {
     let space = Asked { space_bytes: Some(1), ..Asked::default() };
     assert!(refused("reffs", space).contains("no disk that could be filled"));
     let mutant = Asked { mutant: Some("rename-nlink"), ..Asked::default() };
-    assert!(refused("ext4", mutant).contains("has no mutants"));
+    assert!(refused("ext4", mutant).contains("no lie of a disk is called"));
+    assert!(refused("tmpfs", mutant).contains("has no mutants"));
     assert!(refused("littlefs", mutant).contains("no crash mutant is called"));
     let geometry = Asked { geometry: Some("32x256"), ..Asked::default() };
     assert!(refused("ext4", geometry).contains("--geometry is for library file systems"));
@@ -60,8 +61,9 @@ fn known_subjects_say_what_is_missing_and_unknown_ones_are_compared() {
     let needs = |subject: &str, purpose| {
         catalogue.parse(subject).unwrap().demand(purpose).map_err(|error| error.to_string())
     };
-    let ext4 = needs("ext4", Purpose::Crash).unwrap_err();
-    assert!(ext4.starts_with("ext4 is known, but `fathom crash` needs a recorder"), "{ext4}");
+    assert_eq!(needs("ext4", Purpose::Crash), Ok(()));
+    let overlay = needs("overlay:ext4", Purpose::Crash).unwrap_err();
+    assert!(overlay.contains("the power of a layer"), "{overlay}");
     let model = needs("model", Purpose::Crash).unwrap_err();
     assert!(model.contains("everything in memory"), "{model}");
     assert_eq!(needs("littlefs", Purpose::Check), Ok(()));

@@ -200,10 +200,20 @@ impl Image {
         program: &Program,
         running: &RunningProgram,
     ) -> Result<Output, SubjectError> {
-        let path = format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(&self.memory));
-        let readable = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|errno| SubjectError::io("read an image in", "memory")(errno.into()))?;
-        run(program, &readable, None, running)
+        check(&self.memory, program, running)
+    }
+
+    /// The whole disk as it is now.
+    pub(super) fn now(&mut self) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; self.bytes()];
+        self.scan(|part| match part {
+            Part::Data(first, data) => {
+                bytes[first * BLOCK_BYTES..][..data.len()].copy_from_slice(data);
+                Ok(())
+            }
+            Part::Hole(..) => Ok(()),
+        })?;
+        Ok(bytes)
     }
 
     /// Goes through the memory in ascending order, without touching its holes.
@@ -232,6 +242,18 @@ impl Image {
         }
         Ok(())
     }
+}
+
+/// Runs a checking program on a disk in memory, which it can only read.
+pub(super) fn check(
+    memory: &OwnedFd,
+    program: &Program,
+    running: &RunningProgram,
+) -> Result<Output, SubjectError> {
+    let path = format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(memory));
+    let readable = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|errno| SubjectError::io("read an image in", "memory")(errno.into()))?;
+    run(program, &readable, None, running)
 }
 
 fn content(block: &Block) -> &[u8] {

@@ -18,6 +18,7 @@ use crate::error::SubjectError;
 const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82;
 const LOOP_CONFIGURE: libc::Ioctl = 0x4C0A;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
+const LO_FLAGS_DIRECT_IO: u32 = 16;
 /// From the kernel's `include/uapi/linux/fs.h`.
 const BLKFLSBUF: libc::Ioctl = 0x1261;
 /// cachestat(2), Linux 6.5; the number is the same on all architectures.
@@ -74,6 +75,16 @@ impl LoopDevice {
     /// # Errors
     /// If the kernel has no loop devices or gives none to us.
     pub(crate) fn attach(image: &OwnedFd) -> Result<LoopDevice, SubjectError> {
+        LoopDevice::attach_with(image, LO_FLAGS_AUTOCLEAR)
+    }
+
+    /// Attaches a free device to `file` so that every request goes to it at once, several at a time,
+    /// past the page cache.
+    pub(super) fn attach_direct(file: &OwnedFd) -> Result<LoopDevice, SubjectError> {
+        LoopDevice::attach_with(file, LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO)
+    }
+
+    fn attach_with(image: &OwnedFd, flags: u32) -> Result<LoopDevice, SubjectError> {
         let failed = |what| move |source: io::Error| SubjectError::Loop { what, source };
         let control =
             open("/dev/loop-control", OFlags::RDWR).map_err(failed("open /dev/loop-control"))?;
@@ -85,7 +96,7 @@ impl LoopDevice {
             }
             let path = PathBuf::from(format!("/dev/loop{number}"));
             let writable = open(&path, OFlags::RDWR).map_err(failed("open it"))?;
-            match configure(&writable, image) {
+            match configure(&writable, image, flags) {
                 Ok(()) => {
                     let open = open(&path, OFlags::RDONLY).map_err(failed("open it again"))?;
                     return Ok(LoopDevice { path, open });
@@ -148,12 +159,12 @@ fn open(path: impl AsRef<Path>, flags: OFlags) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(CWD, path.as_ref(), flags | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-fn configure(device: &OwnedFd, image: &OwnedFd) -> io::Result<()> {
+fn configure(device: &OwnedFd, image: &OwnedFd, flags: u32) -> io::Result<()> {
     // SAFETY: plain structures of integers; all zeros means "default" for each field.
     let mut config: LoopConfig = unsafe { std::mem::zeroed() };
     config.fd = image.as_raw_fd() as u32;
     config.block_size = SECTOR_BYTES;
-    config.info.flags = LO_FLAGS_AUTOCLEAR;
+    config.info.flags = flags;
     config.info.file_name[..6].copy_from_slice(b"fathom");
     // SAFETY: the kernel reads one `struct loop_config` and keeps no pointer to it.
     let done = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) };

@@ -11,6 +11,7 @@
 //! Restoring always unmounts: what the kernel remembers of a mounted file system cannot be told to
 //! forget.
 
+pub mod disks;
 mod filler;
 mod freeze;
 mod image;
@@ -38,6 +39,8 @@ use image::{Image, RunningProgram};
 use log::KernelLog;
 use snapshot_store::SnapshotStore;
 
+pub(crate) use disks::DISK_PROCESS_NAME;
+pub use disks::KernelDisks;
 use loop_device::LoopDevice;
 pub use measure::Measured;
 pub use recipe::{Checker, Layer, Options, Program, Recipe, version};
@@ -142,6 +145,20 @@ impl KernelSubject {
         let (base, checker) = (Some(base), RunningProgram::default());
         let backend = KernelBackend { recipe, filler, base, disk, log, checker };
         Ok(HostSubject::with_root(backend, root, view)?)
+    }
+
+    /// A new disk as the recipe makes it, mounted once, emptied and unmounted.
+    pub(crate) fn new_disk(recipe: &Recipe) -> Result<Vec<u8>, SubjectError> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(SubjectError::NotRoot(recipe.name.clone()));
+        }
+        let Some(format) = &recipe.format else {
+            return Err(SubjectError::NotFormatted(recipe.name.clone()));
+        };
+        let recipe = &Recipe { freezes: false, ..recipe.clone() };
+        let mut disk = Disk::format(recipe, format)?;
+        prepare(recipe, &mut disk)?;
+        disk.image.now().map_err(in_memory("read"))
     }
 
     /// How it was made.

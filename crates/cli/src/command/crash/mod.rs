@@ -5,12 +5,14 @@ mod mutant;
 pub(crate) mod plan;
 mod subject;
 pub(crate) mod tell;
+mod workload;
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use fathom_block::BlockBacked;
+use fathom_block::DiskFileSystem;
+use fathom_subjects::catalogue::Asked;
 use fathom_engine::crash::last_words::CrashSource;
 use fathom_engine::crash::{self, CrashPlan, CrashReport};
 use fathom_record::Known;
@@ -20,12 +22,13 @@ use serde_json::json;
 use super::Ending;
 use crate::args::CrashArgs;
 use crate::cover::own::{self, Files};
-use crate::progress::{KnownArgs, RunObserver};
+use crate::progress::RunObserver;
 use crate::supervise::worker::{self, About};
 use crate::text::{print, print_json};
 use tell::{describe, geometry_text, report_json, run_of, summary};
 
 pub(crate) use subject::open;
+pub(crate) use workload::Source;
 
 /// One session with a library file system, or one image, may take so long.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -34,8 +37,12 @@ const DEADLINE: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(args: &CrashArgs, out: &Path, json: bool) -> Result<Ending> {
-    let subject = open(&args.subject, args.geometry.as_deref(), args.mutant.as_deref())?;
-    let mut plan = plan::plan(args, out)?;
+    let source = Source::of(args)?;
+    if args.count || args.export_jlang.is_some() {
+        return workload::only_list(&source, args, json);
+    }
+    let subject = open(&args.subject, &asked(args), args.jobs)?;
+    let mut plan = plan::plan(args, &*subject, out)?;
     mutant::add_level(args, &*subject, &mut plan);
     plan.config.validate()?;
     if args.dry_run {
@@ -43,11 +50,12 @@ pub(crate) fn run(args: &CrashArgs, out: &Path, json: bool) -> Result<Ending> {
     }
     let files = Files::new(out, args.coverage.as_ref())?;
     crash::quiet_panics();
+    // What a kernel file system shows without a lie would take as long again.
     let without = match &args.mutant {
-        Some(_) => mutant::found_without(args, &*subject, &plan)?,
-        None => Known::default(),
+        Some(_) if subject.is_deterministic() => mutant::found_without(args, &*subject, &plan)?,
+        _ => Known::default(),
     };
-    let (mut observer, report) = match check(&*subject, &plan, out, &args.known, without, json)? {
+    let (mut observer, report) = match check(&*subject, &plan, &source, out, args, without, json)? {
         Checked::Done(observer, report) => (observer, report),
         Checked::Failed(ending) => return Ok(ending),
     };
@@ -69,8 +77,20 @@ pub(crate) fn run(args: &CrashArgs, out: &Path, json: bool) -> Result<Ending> {
     Ok(ending)
 }
 
+/// What is asked of the subject.
+fn asked(args: &CrashArgs) -> Asked<'_> {
+    Asked {
+        geometry: args.geometry.as_deref(),
+        mutant: args.mutant.as_deref(),
+        mkfs: args.mkfs_opts.as_deref(),
+        mount: args.mount_opts.as_deref(),
+        promises: args.promises.as_deref(),
+        ..Asked::default()
+    }
+}
+
 /// What the workloads have exercised.
-fn coverage(subject: &dyn BlockBacked, report: &CrashReport) -> Report {
+fn coverage(subject: &dyn DiskFileSystem, report: &CrashReport) -> Report {
     let title = format!("fathom crash {}", subject.name());
     own::report(&report.coverage, &title, report.search.elapsed.as_secs_f64())
 }
@@ -85,10 +105,11 @@ pub(crate) enum Checked {
 
 /// Runs the check; what it finds is recorded and told as it is found.
 pub(crate) fn check(
-    subject: &dyn BlockBacked,
+    subject: &dyn DiskFileSystem,
     plan: &CrashPlan,
+    source: &Source,
     out: &Path,
-    known: &KnownArgs,
+    args: &CrashArgs,
     without_mutant: Known,
     json: bool,
 ) -> Result<Checked> {
@@ -96,15 +117,22 @@ pub(crate) fn check(
     let crash = Some(CrashSource::new(subject, &plan.config, Some(plan)));
     worker::describe(About { crash, ..About::default() });
     worker::limit(DEADLINE, plan.time_max.map(|time| time + GRACE));
-    let mut observer = RunObserver::start(out, run_of(subject, plan), known, json)?;
+    let mut observer = RunObserver::start(out, run_of(subject, plan), &args.known, json)?;
     observer.subtract(without_mutant);
-    match crash::crash(subject, plan, &mut observer) {
+    let checked = match source.workloads(subject)? {
+        None => crash::crash(subject, plan, &mut observer),
+        Some(mut workloads) => {
+            let name = source.to_string();
+            crash::sequences::crash_sequences(subject, plan, &name, &mut workloads, &mut observer)
+        }
+    };
+    match checked {
         Ok(report) => Ok(Checked::Done(Box::new(observer), Box::new(report))),
         Err(error) => Ok(Checked::Failed(observer.fail(error.into())?)),
     }
 }
 
-fn dry_run(subject: &dyn BlockBacked, plan: &CrashPlan, json: bool) -> Result<Ending> {
+fn dry_run(subject: &dyn DiskFileSystem, plan: &CrashPlan, json: bool) -> Result<Ending> {
     let guarantee = subject.guarantee();
     if json {
         print_json(&json!({

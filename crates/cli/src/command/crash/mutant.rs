@@ -4,9 +4,10 @@
 use std::ops::ControlFlow;
 
 use anyhow::Result;
-use fathom_block::BlockBacked;
+use fathom_block::DiskFileSystem;
 use fathom_engine::crash::{self, CrashPlan};
 use fathom_record::{Finding, Known, Observer, Progress, Run};
+use fathom_subjects::catalogue::Asked;
 use fathom_subjects::library::faulty;
 
 use super::open;
@@ -17,7 +18,7 @@ use crate::text::say;
 const BECAUSE: &str = "found without the mutant too";
 
 /// Adds the level of power failures at which the mutant shows itself, unless levels were typed.
-pub(super) fn add_level(args: &CrashArgs, subject: &dyn BlockBacked, plan: &mut CrashPlan) {
+pub(super) fn add_level(args: &CrashArgs, subject: &dyn DiskFileSystem, plan: &mut CrashPlan) {
     let Some(name) = &args.mutant else { return };
     let Some(mutant) = faulty::all().into_iter().find(|mutant| mutant.name == name) else { return };
     let levels = &mut plan.config.levels;
@@ -37,10 +38,11 @@ pub(super) fn add_level(args: &CrashArgs, subject: &dyn BlockBacked, plan: &mut 
 /// Runs the same plan on the file system as it is.
 pub(super) fn found_without(
     args: &CrashArgs,
-    mutated: &dyn BlockBacked,
+    mutated: &dyn DiskFileSystem,
     plan: &CrashPlan,
 ) -> Result<Known> {
-    let subject = open(&args.subject, args.geometry.as_deref(), None)?;
+    let asked = Asked { mutant: None, ..super::asked(args) };
+    let subject = open(&args.subject, &asked, args.jobs)?;
     let plan = CrashPlan { checkpoint: None, stop_at_first: false, ..plan.clone() };
     let mut collector = Collector::default();
     crash::crash(&*subject, &plan, &mut collector)?;

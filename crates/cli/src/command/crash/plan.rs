@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use fathom_block::Level;
+use fathom_block::{DiskFileSystem, Level};
 use fathom_engine::crash::workload::StepKind;
 use fathom_engine::crash::{CrashConfig, CrashPlan};
 use fathom_engine::search::Strategy;
@@ -25,11 +25,18 @@ const SIZE_MAX: u64 = 64 << 20;
 /// Time for shrinking one finding.
 const SHRINK_BUDGET: Duration = Duration::from_secs(5);
 
+/// The same for a kernel file system, whose disks take milliseconds to examine.
+const SHRINK_BUDGET_KERNEL: Duration = Duration::from_secs(20);
+
 /// Blocks of a write to a design: one, and as many as a journaled file can have twice.
 const DESIGN_SIZES: [u64; 2] = [1, 2];
 
 /// The plan.
-pub(crate) fn plan(args: &CrashArgs, out: &Path) -> Result<CrashPlan> {
+pub(crate) fn plan(
+    args: &CrashArgs,
+    subject: &dyn DiskFileSystem,
+    out: &Path,
+) -> Result<CrashPlan> {
     let mut config = match &args.config {
         None => CrashConfig::default(),
         Some(path) => {
@@ -42,6 +49,11 @@ pub(crate) fn plan(args: &CrashArgs, out: &Path) -> Result<CrashPlan> {
         // A byte stands for a block; nothing is durable before a sync.
         config.sizes = DESIGN_SIZES.to_vec();
         config.steps.push(StepKind::Sync);
+    }
+    let is_kernel = !subject.is_deterministic();
+    if is_kernel && args.config.is_none() {
+        // Exhaustively up to eight writes in flight.
+        config.bounds.subsets_max = 256;
     }
     config.depth = args.depth.unwrap_or(config.depth);
     config.crashes = args.crashes.unwrap_or(config.crashes);
@@ -91,7 +103,7 @@ pub(crate) fn plan(args: &CrashArgs, out: &Path) -> Result<CrashPlan> {
         stop_at_first: args.first,
         checkpoint,
         checkpoint_every: args.checkpoint_every,
-        shrink_budget: SHRINK_BUDGET,
+        shrink_budget: if is_kernel { SHRINK_BUDGET_KERNEL } else { SHRINK_BUDGET },
         labels: BTreeMap::new(),
         group: !args.every_variant,
         supervision: crate::supervise::worker::supervision(),

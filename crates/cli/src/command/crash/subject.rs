@@ -1,9 +1,10 @@
 //! From a name to a file system whose power can be cut.
 
 use anyhow::Result;
-use fathom_block::{BlockBacked, Geometry};
+use fathom_block::{DiskFileSystem, Geometry};
 use fathom_subjects::catalogue::Asked;
 
+use super::tell;
 use crate::subjects::Spec;
 
 /// What the names of designs begin with.
@@ -14,17 +15,12 @@ pub(crate) fn is_design(name: &str) -> bool {
     name.starts_with(DESIGN)
 }
 
-/// The file system of that name, perhaps with a bug switched on.
-pub(crate) fn open(
-    name: &str,
-    geometry: Option<&str>,
-    mutant: Option<&str>,
-) -> Result<Box<dyn BlockBacked>> {
-    let asked = Asked { geometry, mutant, ..Asked::default() };
-    Ok(name.parse::<Spec>()?.with(&asked)?.block_backed()?)
+/// The file system of that name, with what was asked for.
+pub(crate) fn open(name: &str, asked: &Asked<'_>, threads: usize) -> Result<Box<dyn DiskFileSystem>> {
+    Ok(name.parse::<Spec>()?.with(asked)?.disks(None, tell::threads(threads))?)
 }
 
 /// The file system of a recorded finding, on its recorded geometry.
-pub(super) fn reopen(name: &str, geometry: Geometry) -> Result<Box<dyn BlockBacked>> {
-    Ok(name.parse::<Spec>()?.block_backed_on(geometry)?)
+pub(super) fn reopen(name: &str, geometry: Geometry) -> Result<Box<dyn DiskFileSystem>> {
+    Ok(name.parse::<Spec>()?.disks(Some(geometry), tell::threads(0))?)
 }

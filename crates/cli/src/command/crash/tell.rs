@@ -1,6 +1,6 @@
 //! A run in words, as JSON, and as reports want it.
 
-use fathom_block::{BlockBacked, Geometry};
+use fathom_block::{DiskFileSystem, Geometry};
 use fathom_engine::crash::{CrashFinding, CrashPlan, CrashReport};
 use fathom_engine::search::{Stop, Strategy};
 use fathom_record::Run;
@@ -21,7 +21,7 @@ pub(crate) fn geometry_text(geometry: &Geometry) -> String {
 }
 
 /// What was done, for people; the findings have been told.
-pub(crate) fn summary(subject: &dyn BlockBacked, report: &CrashReport, run: &Run) -> String {
+pub(crate) fn summary(subject: &dyn DiskFileSystem, report: &CrashReport, run: &Run) -> String {
     let search = &report.search;
     let found = match run.findings.len() {
         0 if !run.known.is_empty() => "only known findings".to_owned(),
@@ -43,6 +43,14 @@ pub(crate) fn summary(subject: &dyn BlockBacked, report: &CrashReport, run: &Run
         grouped((report.crash_images as f64 / seconds.max(1e-9)) as u64),
         search.stop,
     );
+    if let Some(counts) = report.workloads {
+        text.push_str(&format!(
+            "{} workloads, {} of which it could not follow; {} crash states enumerated\n",
+            grouped(counts.workloads),
+            grouped(counts.not_followed),
+            grouped(report.enumerated),
+        ));
+    }
     let from_memo = grouped(report.memo.answered);
     text.push_str(&format!("{from_memo} of them known from what other examinations read\n"));
     if report.memo.refuted > 0 {
@@ -58,7 +66,7 @@ pub(crate) fn summary(subject: &dyn BlockBacked, report: &CrashReport, run: &Run
 }
 
 /// A run for machines.
-pub(crate) fn report_json(subject: &dyn BlockBacked, report: &CrashReport, run: &Run) -> Value {
+pub(crate) fn report_json(subject: &dyn DiskFileSystem, report: &CrashReport, run: &Run) -> Value {
     let reported =
         |finding: &&CrashFinding| run.findings.iter().any(|page| page.id == finding.record.id);
     let finding = |finding: &CrashFinding| {
@@ -82,6 +90,8 @@ pub(crate) fn report_json(subject: &dyn BlockBacked, report: &CrashReport, run: 
         "transitions": report.search.transitions,
         "states_by_depth": report.search.states_by_depth,
         "crash_images": report.crash_images,
+        "crash_states": report.enumerated,
+        "workloads": report.workloads,
         "crash_images_from_memo": report.memo.answered,
         "memo_refuted": report.memo.refuted,
         "levels": report.levels,
@@ -96,7 +106,7 @@ pub(crate) fn report_json(subject: &dyn BlockBacked, report: &CrashReport, run: 
 }
 
 /// A run that has just been started. No threads means one per core.
-pub(crate) fn run_of(subject: &dyn BlockBacked, plan: &CrashPlan) -> Run {
+pub(crate) fn run_of(subject: &dyn DiskFileSystem, plan: &CrashPlan) -> Run {
     let mut run = started(Kind::Crash, subject.name());
     run.version = subject.version().to_owned();
     run.geometry = geometry_text(&subject.geometry());
@@ -136,7 +146,7 @@ pub(crate) fn describe(run: &mut Run, report: &CrashReport, plan: &CrashPlan) {
     run.goals_missed = report.goals_missed.iter().map(ToString::to_string).collect();
 }
 
-fn promises(subject: &dyn BlockBacked) -> Vec<Promise> {
+fn promises(subject: &dyn DiskFileSystem) -> Vec<Promise> {
     let guarantee = subject.guarantee();
     let claim = |what: &str, is: &str, cite: &str| Promise {
         what: what.to_owned(),

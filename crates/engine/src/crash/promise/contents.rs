@@ -3,13 +3,14 @@
 //! Blocks are compared by their checksums. A version that was shorter has zeros there, which is why
 //! zeros are legal where a file grew since it was durable and nowhere else.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, PoisonError};
 
 use fathom_block::backed::Data;
 use fathom_block::disks::{End, Workload};
 use fathom_block::{DiskFileSystem, Image};
 use fathom_core::flags::OpenFlags;
-use fathom_core::{DataSum, Digest, Entry, FsPath, Mode, Op, Payload, Slot};
+use fathom_core::{DataSum, Digest, Entry, FsPath, Mode, Op, Payload, Slot, Tree};
 use fathom_model::{Ino, Model};
 
 use super::history::{History, Moment};
@@ -31,6 +32,10 @@ pub(in crate::crash) struct DiskContents<'a> {
     pub(in crate::crash) subject: &'a dyn DiskFileSystem,
     /// The disk.
     pub(in crate::crash) image: &'a Image,
+    /// What it shows.
+    pub(in crate::crash) tree: &'a Tree,
+    /// Sums that are known already, by the digest of the whole contents.
+    pub(in crate::crash) sums: Option<&'a Mutex<HashMap<(Digest, u64, u64), Option<DataSum>>>>,
 }
 
 /// A slot that no workload uses.
@@ -38,6 +43,22 @@ const SLOT: Slot = Slot::MAX;
 
 impl Contents for DiskContents<'_> {
     fn sum(&mut self, path: &FsPath, offset: u64, len: u64) -> Option<DataSum> {
+        let (Some(sums), Some(entry)) = (self.sums, self.tree.entries.get(path)) else {
+            return self.read(path, offset, len);
+        };
+        let key = (entry.content, offset, len);
+        let lock = || sums.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().get(&key) {
+            return *known;
+        }
+        let sum = self.read(path, offset, len);
+        lock().insert(key, sum);
+        sum
+    }
+}
+
+impl DiskContents<'_> {
+    fn read(&self, path: &FsPath, offset: u64, len: u64) -> Option<DataSum> {
         let (path, flags, mode) = (path.clone(), OpenFlags::empty(), Mode(0));
         let ops = [
             Op::Open { slot: SLOT, path, flags, mode },

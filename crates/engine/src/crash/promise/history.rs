@@ -156,6 +156,16 @@ impl History {
         self.moments = vec![moment];
     }
 
+    /// Whether something was made durable on its own at a moment.
+    pub(super) fn logs(&self, moment: usize) -> bool {
+        self.logged.contains(&moment)
+    }
+
+    /// At the newest moment something may have been made durable on its own.
+    pub(super) fn log_newest(&mut self) {
+        self.logged.insert(self.last());
+    }
+
     /// The index of the newest moment.
     pub(super) fn last(&self) -> usize {
         self.moments.len() - 1
@@ -291,7 +301,12 @@ impl History {
             self.raise_metadata(|moment| moment.objects.get(&ino).cloned().map(without_contents));
         }
         match makes {
-            Makes::Nothing | Makes::Data => return,
+            Makes::Nothing => return,
+            Makes::Data => {
+                // More may be durable than was promised: the object with its names.
+                self.log_newest();
+                return;
+            }
             Makes::File | Makes::Entries | Makes::Names => {}
             Makes::Log => self.make_commit(self.last_change(last, |moment| moment.inode(ino))),
             Makes::Metadata => self.make_commit(last),

@@ -160,8 +160,12 @@ impl Promise {
         let known = self.history.take();
         let mut history = known.unwrap_or_else(|| Arc::new(History::new(guarantee, self.newest())));
         Arc::make_mut(&mut history).push(op, visible);
-        let during = history.clone();
+        let mut during = history.clone();
         Arc::make_mut(&mut history).returned(op);
+        // What is being made durable by itself may be so already.
+        if history.logs(during.last()) {
+            Arc::make_mut(&mut during).log_newest();
+        }
         let promise = |history: Arc<History>| Promise {
             candidates: history.whole().map(|model| Candidate::new(model.clone())).collect(),
             loose: BTreeSet::new(),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use fathom_block::disks::Segment;
 use fathom_block::{CrashPoint, Image};
 use fathom_core::{Digest, Op};
 
@@ -31,7 +32,7 @@ impl CrashSystem<'_> {
     }
 
     /// The state after a step.
-    fn after(&self, state: &State, step: &Step, taken: ExecutedStep) -> State {
+    pub(super) fn after(&self, state: &State, step: &Step, taken: ExecutedStep) -> State {
         let mut open = state.open.clone();
         let mut seed = state.seed;
         for op in &step.ops {
@@ -59,7 +60,12 @@ impl CrashSystem<'_> {
             Identity::Shape | Identity::Tree => Digest::default(),
         };
         let events = step.ops.iter().cloned().map(Event::Op).collect();
+        let mut earlier = state.earlier.clone();
+        if taken.recording.unmounted.is_some() {
+            earlier.extend(self.segment(state, &[], &taken).map(Arc::new));
+        }
         State {
+            earlier,
             base,
             since,
             trail: Some(Arc::new(History { before: state.trail.clone(), events })),
@@ -71,6 +77,22 @@ impl CrashSystem<'_> {
             seed,
             image,
         }
+    }
+
+    /// What was recorded since the last mount, with a step after it; `None` if that is the same each
+    /// time.
+    pub(super) fn segment(
+        &self,
+        state: &State,
+        ops: &[Op],
+        taken: &ExecutedStep,
+    ) -> Option<Segment> {
+        let keep = || Segment {
+            base: state.base.clone(),
+            ops: state.since.iter().chain(ops).cloned().collect(),
+            recording: taken.recording.clone(),
+        };
+        (!self.subject.is_deterministic()).then(keep)
     }
 
     /// The last steps that belong to the identity of a state.
@@ -114,7 +136,10 @@ impl CrashSystem<'_> {
         let model = taken.promises[op].0.matching(found)?.model().clone();
         let events = step.ops[..=op].iter().cloned().map(Event::Op);
         let events = events.chain([Event::PowerCut(point.clone())]).collect();
+        let mut earlier = state.earlier.clone();
+        earlier.extend(self.segment(state, &step.ops, &taken).map(Arc::new));
         Some(State {
+            earlier,
             image: base.digest(),
             base,
             since: Arc::from([]),

@@ -174,8 +174,8 @@ impl CrashSystem<'_> {
             Err(Refusal::Unsupported | Refusal::Fault) => None,
             Err(Refusal::Wrong { cause, what, ops }) => {
                 let events = step.ops[..ops].iter().cloned().map(Event::Op);
-                let sighting = Sighting { script: state.script(events), what };
-                self.ledger.groups.add(cause, Digest::default(), None, sighting);
+                let sighting = Sighting { script: state.script(events), what, recording: None };
+                self.ledger.groups.add(cause, Digest::default(), None, sighting, &|| None);
                 None
             }
         }

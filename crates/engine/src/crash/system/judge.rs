@@ -1,12 +1,15 @@
 //! Judges what a power failure leaves: enumerates the disks of an interrupted step, has them examined
 //! and holds the facts against the promise.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
-use fathom_block::disks::{End, Questions, Workload};
+use fathom_block::disks::{End, Facts, Questions, Segment, StoredRecording, Workload};
 use fathom_block::{CrashPoint, Image, Level, Window};
-use fathom_core::{HarnessFault, Op, Tree};
+use fathom_core::{Digest, HarnessFault, Op, Tree};
 
 use super::CrashSystem;
 use super::execute::ExecutedStep;
@@ -19,11 +22,23 @@ use crate::crash::recovery::Recovered;
 use crate::crash::script::{Event, Script};
 use crate::crash::workload::Step;
 
+/// Trees that are kept.
+const TREES_MAX: usize = 10_000;
+
 /// Where in a recording the power fails.
 pub(super) struct Interruption<'a> {
     pub(super) window: Window<'a>,
     pub(super) promise: &'a Promise,
     pub(super) op: &'a Op,
+    /// What was decided about trees so far: many disks show the same.
+    decided: RefCell<HashMap<Digest, Option<BrokenPromise>>>,
+}
+
+impl<'a> Interruption<'a> {
+    /// The power fails in the window; `promise` says what may be left.
+    pub(super) fn new(window: Window<'a>, promise: &'a Promise, op: &'a Op) -> Interruption<'a> {
+        Interruption { window, promise, op, decided: RefCell::default() }
+    }
 }
 
 /// Takes a crash point, its disk, and what became of that.
@@ -46,26 +61,69 @@ impl CrashSystem<'_> {
         step.ops.iter().zip(&taken.promises).enumerate().flat_map(move |(index, (op, promise))| {
             let (from, to) = (marks[index], marks[index + 1]);
             let window = |from, to| whole.clone().between(from, to);
-            let during = Interruption { window: window(from, to), promise: &promise.0, op };
-            let after = Interruption { window: window(to, to), promise: &promise.1, op };
+            let during = Interruption::new(window(from, to), &promise.0, op);
+            let after = Interruption::new(window(to, to), &promise.1, op);
             [(index, during), (index, after)]
         })
     }
 
     /// Cuts the power everywhere in a step.
     pub(super) fn judge(&self, state: &State, step: &Step, taken: &ExecutedStep) {
+        if self.subject.batch_disks() > 1 && self.examine_ahead(state, step, taken).is_none() {
+            return;
+        }
+        let recording = || {
+            let ops = if taken.recording.unmounted.is_some() { &[] } else { &*step.ops };
+            self.stored(state, self.segment(state, ops, taken))
+        };
         for (index, interruption) in self.interruptions(&state.base, step, taken) {
-            self.judge_interruption(&interruption, &|point| {
+            let script = |point: &CrashPoint| {
                 let events = step.ops[..=index].iter().cloned().map(Event::Op);
                 state.script(events.chain([Event::PowerCut(point.clone())]))
-            });
+            };
+            self.judge_interruption(&interruption, &script, &recording);
         }
+    }
+
+    /// Everything that was recorded until a segment.
+    fn stored(&self, state: &State, segment: Option<Segment>) -> Option<StoredRecording> {
+        let earlier = state.earlier.iter().map(|segment| Segment::clone(segment));
+        segment.map(|last| StoredRecording { segments: earlier.chain([last]).collect() })
+    }
+
+    /// Has all disks of a step examined, many at a time; `None` after a failure of our own.
+    fn examine_ahead(&self, state: &State, step: &Step, taken: &ExecutedStep) -> Option<()> {
+        let mut known = fathom_block::Distinct::default();
+        let mut batch: Vec<Image> = Vec::new();
+        for (_, interruption) in self.interruptions(&state.base, step, taken) {
+            for level in &self.levels {
+                let enumerator = level.enumerator(&self.config.bounds);
+                let flow = enumerator.visit(&interruption.window, &mut |_, image| {
+                    if known.insert(image) && !self.ledger.images.contains(image.digest()) {
+                        batch.push(image.clone());
+                    }
+                    if batch.len() < self.subject.batch_disks() {
+                        return ControlFlow::Continue(());
+                    }
+                    match self.examine(&std::mem::take(&mut batch)) {
+                        Some(()) => ControlFlow::Continue(()),
+                        None => ControlFlow::Break(()),
+                    }
+                });
+                if flow.is_break() {
+                    return None;
+                }
+            }
+        }
+        self.examine(&batch)
     }
 
     /// Cuts the power while a clean disk is being mounted.
     pub(super) fn judge_mount(&self, state: &State, step: &Step, taken: &ExecutedStep) {
         let Some(image) = taken.unmounted(&state.base) else { return };
-        let workload = Workload { ops: &[], end: End::PowerOff, look: false };
+        // A recording that is kept is found by what is done with it.
+        let ops: &[&Op] = if self.subject.is_deterministic() { &[] } else { &[&Op::Sync] };
+        let workload = Workload { ops, end: End::PowerOff, look: false };
         let mounted = match self.subject.record(&image, &workload) {
             Ok(Ok(mounted)) => mounted,
             Ok(Err(_)) => return,
@@ -74,25 +132,37 @@ impl CrashSystem<'_> {
         let atomic_bytes = self.subject.geometry().atomic_bytes;
         let window = Window::new(&image, &mounted.log, atomic_bytes).between(0, mounted.marks[0]);
         let (_, promise) = &taken.promises[0];
-        let interruption = Interruption { window, promise, op: &step.ops[0] };
-        self.judge_interruption(&interruption, &|point| {
+        let interruption = Interruption::new(window, promise, &step.ops[0]);
+        let script = |point: &CrashPoint| {
             // The sync after the mount is never reached: it says which mount is meant.
             let ops = [Op::Remount, Op::Sync].map(Event::Op);
             state.script(ops.into_iter().chain([Event::PowerCut(point.clone())]))
-        });
+        };
+        let recording = || {
+            let before = self.stored(state, self.segment(state, &[], taken));
+            before.map(|mut stored| {
+                let (base, recording) = (image.clone(), mounted.clone());
+                stored.segments.push(Segment { base, ops: vec![Op::Sync], recording });
+                stored
+            })
+        };
+        self.judge_interruption(&interruption, &script, &recording);
     }
 
     fn judge_interruption(
         &self,
         interruption: &Interruption<'_>,
         script: &dyn Fn(&CrashPoint) -> Script,
+        recording: &dyn Fn() -> Option<StoredRecording>,
     ) {
         let floor = self.capacity_floor(interruption);
         for level in &self.levels {
             let _ = self.visit(*level, &interruption.window, &mut |point, image, known| {
+                self.enumerated.fetch_add(1, Ordering::Relaxed);
                 if let Some((cause, what)) = self.verdict(interruption, image, known, floor) {
-                    let sighting = Sighting { script: script(point), what };
-                    self.ledger.groups.add(cause, image.digest(), Some(*level), sighting);
+                    let sighting = Sighting { script: script(point), what, recording: None };
+                    let groups = &self.ledger.groups;
+                    groups.add(cause, image.digest(), Some(*level), sighting, recording);
                 }
                 ControlFlow::Continue(())
             });
@@ -151,9 +221,7 @@ impl CrashSystem<'_> {
         let facts = self.memo.examine(&*self.subject, images, &self.questions);
         let facts = facts.map_err(|fault| self.note_fault(fault)).ok()?;
         for (image, facts) in images.iter().zip(facts) {
-            if facts.wrote {
-                self.ledger.reach("recovery wrote to the device");
-            }
+            self.note(&facts);
             let known = || Ok::<_, HarnessFault>(Recovered::from(&*facts));
             let _ = self.ledger.images.get(image.digest(), known);
         }
@@ -165,16 +233,38 @@ impl CrashSystem<'_> {
         let recover = || {
             let facts =
                 self.memo.examine(&*self.subject, std::slice::from_ref(image), &self.questions)?;
-            if facts[0].wrote {
-                self.ledger.reach("recovery wrote to the device");
-            }
+            self.note(&facts[0]);
             Ok::<_, HarnessFault>(Recovered::from(&*facts[0]))
         };
         self.ledger.images.get(image.digest(), recover).map_err(|fault| self.note_fault(fault)).ok()
     }
 
+    /// Notes what an examination has shown besides what is judged.
+    fn note(&self, facts: &Facts) {
+        if facts.wrote {
+            self.ledger.reach("recovery wrote to the device");
+        }
+        let view = facts.view.as_ref().ok();
+        if let Some((digest, tree)) = view.and_then(|view| Some((view.digest, view.tree.as_ref()?))) {
+            let mut trees = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
+            if trees.len() >= TREES_MAX {
+                trees.clear();
+            }
+            trees.entry(digest).or_insert_with(|| Arc::clone(tree));
+        }
+    }
+
     /// The whole tree of a disk; empty if it does not mount, and after a failure of our own.
     fn tree(&self, image: &Image) -> Tree {
+        if self.questions.tree {
+            let Some(digest) = self.recovered(image).map(|known| known.tree) else {
+                return Tree::default();
+            };
+            let trees = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(tree) = trees.get(&digest) {
+                return Tree::clone(tree);
+            }
+        }
         let facts = self.subject.examine(std::slice::from_ref(image), &Questions::TREE);
         let facts = facts.map_err(|fault| self.note_fault(fault)).unwrap_or_default();
         let view = facts.first().and_then(|facts| facts.view.as_ref().ok());
@@ -185,7 +275,8 @@ impl CrashSystem<'_> {
     /// The capacity that must be left: that before or that after, whichever is smaller.
     pub(super) fn capacity_floor(&self, interruption: &Interruption<'_>) -> Option<u64> {
         // Without a capacity there is no floor. (The disk at the start is judged at level linear.)
-        if !self.questions.usable && self.levels.contains(&Level::Linear) {
+        let none_to_compare = !self.questions.usable && self.levels.contains(&Level::Linear);
+        if none_to_compare || self.subject.batch_disks() > 1 {
             return None;
         }
         let window = &interruption.window;
@@ -242,7 +333,13 @@ impl CrashSystem<'_> {
             return None;
         }
         if promise.is_per_object() {
-            if let Some(broken) = self.broken_promise(promise, image, known) {
+            let decided = interruption.decided.borrow().get(&known.tree).cloned();
+            let broken = decided.unwrap_or_else(|| {
+                let broken = self.broken_promise(promise, image, known);
+                interruption.decided.borrow_mut().insert(known.tree, broken.clone());
+                broken
+            });
+            if let Some(broken) = broken {
                 return Some((classify_rule(&broken, op), broken.lines.join("\n")));
             }
         } else if !promise.allows(known.tree, tree) {
@@ -275,7 +372,9 @@ impl CrashSystem<'_> {
         if promise.matching(known.tree).is_some() {
             return None;
         }
-        let mut contents = DiskContents { subject: &*self.subject, image };
-        promise.violation(&self.tree(image), &mut contents)
+        let tree = self.tree(image);
+        let sums = self.questions.tree.then_some(&self.sums);
+        let mut contents = DiskContents { subject: &*self.subject, image, tree: &tree, sums };
+        promise.violation(&tree, &mut contents)
     }
 }

@@ -11,14 +11,16 @@ mod r#continue;
 mod execute;
 mod judge;
 mod play;
+mod sequence;
 mod state;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fathom_block::disks::{Memo, Questions};
 use fathom_block::{BlockBacked, CrashPoint, DiskFileSystem, Image, InProcess, Level};
-use fathom_core::{Digest, FsPath, HarnessFault, Supervision};
+use fathom_core::{DataSum, Digest, FsPath, HarnessFault, Supervision, Tree};
 use fathom_model::{Config, Model, Quirks};
 
 use crate::crash::config::{CrashConfig, Identity};
@@ -34,6 +36,9 @@ pub use state::State;
 
 /// Domain of the digest that identifies a state.
 const DOMAIN_STATE: u64 = 18;
+
+/// Sums of parts of contents: by digest, offset and length.
+type Sums = HashMap<(Digest, u64, u64), Option<DataSum>>;
 
 /// What can happen.
 #[derive(Clone, Debug)]
@@ -65,6 +70,12 @@ pub struct CrashSystem<'a> {
     /// Facts that need no examination.
     pub memo: Memo,
     fault: Mutex<Option<HarnessFault>>,
+    /// Trees that were seen, by their digests, and sums of parts of files, by the digests of their
+    /// contents: of subjects that are slow to ask.
+    trees: Mutex<HashMap<Digest, Arc<Tree>>>,
+    sums: Mutex<Sums>,
+    /// Disks that were enumerated, equal ones included.
+    enumerated: AtomicU64,
     /// Reads along, and outlives this process.
     supervision: Supervision,
 }
@@ -93,7 +104,8 @@ impl<'a> CrashSystem<'a> {
             [] => subject.guarantee().survives.is.clone(),
             levels => levels.to_vec(),
         };
-        let (questions, blank) = (questions(config, &levels), subject.format()?);
+        let asks_for_trees = subject.batch_disks() > 1;
+        let (questions, blank) = (questions(config, &levels, asks_for_trees), subject.format()?);
         let (ledger, memo, fault) = (Ledger::default(), Memo::default(), Mutex::default());
         let reference = Config { quirks: quirks(&*subject)?, ..Config::default() };
         Ok(CrashSystem {
@@ -106,6 +118,9 @@ impl<'a> CrashSystem<'a> {
             ledger,
             memo,
             fault,
+            trees: Mutex::default(),
+            sums: Mutex::default(),
+            enumerated: AtomicU64::new(0),
             supervision: None,
         })
     }
@@ -114,6 +129,11 @@ impl<'a> CrashSystem<'a> {
     #[must_use]
     pub fn supervised(self, supervision: &Supervision) -> CrashSystem<'a> {
         CrashSystem { supervision: supervision.clone(), ..self }
+    }
+
+    /// How many disks were enumerated so far, equal ones included.
+    pub fn enumerated(&self) -> u64 {
+        self.enumerated.load(Ordering::Relaxed)
     }
 
     /// The levels that are enumerated.
@@ -165,6 +185,7 @@ impl System for CrashSystem<'_> {
             crashes: 0,
             seed: 1,
             image: self.blank.digest(),
+            earlier: Vec::new(),
         }]
     }
 

@@ -90,7 +90,7 @@ impl CrashSystem<'_> {
         let window = self.window(&state.base, &taken);
         played.image = window.rebuild(point).ok()?;
         played.writes = tell_writes(&window, from.min(at), to, point);
-        let interruption = Interruption { window: window.between(from, to), promise, op };
+        let interruption = Interruption::new(window.between(from, to), promise, op);
         let known = self.recovered(&played.image)?;
         let floor = self.capacity_floor(&interruption);
         played.wrong = self.verdict(&interruption, &played.image, &known, floor);
@@ -162,6 +162,13 @@ impl CrashSystem<'_> {
         while let Some(event) = events.next() {
             let Event::Op(op) = event else { return None };
             let step = single(op);
+            let imagined = !self.subject.is_deterministic()
+                && !matches!(op, Op::Remount)
+                && !matches!(events.peek(), Some(Event::PowerCut(_)));
+            if imagined {
+                state = self.imagine(&state, &step)?;
+                continue;
+            }
             state = match events.peek() {
                 Some(Event::PowerCut(point)) => {
                     events.next();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fathom_block::Image;
+use fathom_block::disks::Segment;
 use fathom_core::{Digest, FsPath, Op, Slot, Subject, Tree};
 use fathom_model::Model;
 
@@ -40,6 +41,8 @@ pub struct State {
     pub(super) seed: u64,
     /// Digest of the device, if states are identified by it.
     pub(super) image: Digest,
+    /// What was recorded of earlier mounts, if it may be different the next time.
+    pub(super) earlier: Vec<Arc<Segment>>,
 }
 
 impl State {

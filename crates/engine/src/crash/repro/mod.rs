@@ -5,6 +5,8 @@
 //! program for the original. Findings that need more than one power failure, or writes that arrive out
 //! of order, have no such program; `fathom replay` shows them.
 
+mod kernel;
+
 use std::fmt::Write as _;
 
 use fathom_block::crash::Part;
@@ -14,6 +16,8 @@ use fathom_core::{FsPath, Op, Target};
 
 use super::finding::CrashRecord;
 use super::script::{Event, Script};
+
+pub(super) use kernel::SCRIPT as KERNEL_SCRIPT;
 
 /// Files to write beside a finding: path and contents.
 pub(super) fn files(record: &CrashRecord, minimal: &Script) -> Vec<(&'static str, String)> {
@@ -27,9 +31,12 @@ pub(super) fn files(record: &CrashRecord, minimal: &Script) -> Vec<(&'static str
             Event::PowerCut(_) => None,
         })
         .collect();
-    let (Some(ops), Some(cut)) = (ops, Cut::of(point, &record.geometry)) else {
-        return Vec::new();
-    };
+    let Some(ops) = ops else { return Vec::new() };
+    let for_kernels = kernel::files(record, &ops);
+    if !for_kernels.is_empty() {
+        return for_kernels;
+    }
+    let Some(cut) = Cut::of(point, &record.geometry) else { return Vec::new() };
     match record.subject.as_str() {
         "littlefs" => {
             let main = rust(record, &ops, &cut);

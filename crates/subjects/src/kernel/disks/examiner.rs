@@ -1,0 +1,267 @@
+//! [`Examiner`]: a loop device on memory, on which one disk after the other is mounted, looked at,
+//! checked and used.
+//!
+//! Only what differs from the disk before is written. The kernel's cache of the device is emptied each
+//! time: what it remembers of the last disk would be mounted instead of the new one.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use fathom_block::Image;
+use fathom_block::disks::{Checked, Facts, Questions, SubjectFailure, Trouble, View as DiskView};
+use fathom_core::{Errno, HarnessFault, Op, Outcome, Tree};
+
+use super::recorder::{narrowed, put};
+use super::shared::SharedMemory;
+use super::usable;
+use crate::error::SubjectError;
+use crate::kernel::image::RunningProgram;
+use crate::kernel::log::KernelLog;
+use crate::kernel::loop_device::LoopDevice;
+use crate::kernel::recipe::Recipe;
+use crate::kernel::{image, judge, mount};
+use crate::sys::{Executor, Guard, View};
+
+/// A place where disks are mounted. Takes over its thread: see [`crate::sys`].
+pub(super) struct Examiner {
+    recipe: Recipe,
+    executor: Option<Executor>,
+    device: Option<LoopDevice>,
+    disk: SharedMemory,
+    log: Result<KernelLog, HarnessFault>,
+    /// The disk that is mounted, if one is.
+    mounted: Option<(fathom_core::Digest, OwnedFd)>,
+}
+
+/// Something that is wrong with the disk, or with the harness.
+enum Stop {
+    Trouble(Trouble),
+    Fault(HarnessFault),
+}
+
+impl From<HarnessFault> for Stop {
+    fn from(fault: HarnessFault) -> Stop {
+        Stop::Fault(fault)
+    }
+}
+
+impl From<Trouble> for Stop {
+    fn from(trouble: Trouble) -> Stop {
+        Stop::Trouble(trouble)
+    }
+}
+
+/// The errno of a mount that the kernel refused; what else goes wrong is a fault of the harness.
+pub(super) fn refused(error: SubjectError) -> Result<Errno, HarnessFault> {
+    match error {
+        SubjectError::Mount { source, what, .. } if what == "superblock" || what == "fsmount" => {
+            Ok(Errno(source.raw_os_error().unwrap_or(libc::EIO) as u16))
+        }
+        other => Err(other.into()),
+    }
+}
+
+impl Examiner {
+    /// A place for disks of so many bytes.
+    pub(super) fn new(recipe: &Recipe, disk_bytes: usize) -> Result<Examiner, SubjectError> {
+        let name = format!("fathom-image-{}", std::process::id());
+        let disk = SharedMemory::new(&name, disk_bytes).map_err(SubjectError::io("make", "a disk"))?;
+        Ok(Examiner {
+            recipe: recipe.clone(),
+            executor: None,
+            device: Some(LoopDevice::attach(disk.file())?),
+            disk,
+            log: KernelLog::open(),
+            mounted: None,
+        })
+    }
+
+    /// Makes the unmounted disk hold `image`.
+    fn load(&mut self, image: &Image) -> Result<(), HarnessFault> {
+        put(&mut self.disk, image, 0, image.size());
+        // The device remembers what it has read.
+        if !self.device.as_ref().is_some_and(LoopDevice::forget_cache) {
+            self.device = None;
+            self.device = Some(LoopDevice::attach(self.disk.file())?);
+        }
+        Ok(())
+    }
+
+    fn device(&self) -> Result<&LoopDevice, HarnessFault> {
+        let none = || HarnessFault::new("examining a disk", "its device could not be made");
+        self.device.as_ref().ok_or_else(none)
+    }
+
+    /// Mounts the disk as it is.
+    fn mount(&mut self) -> Result<Result<OwnedFd, Errno>, HarnessFault> {
+        let root = match mount::mount(&self.recipe, Some(self.device()?.path())) {
+            Ok(root) => root,
+            Err(error) => return refused(error).map(Err),
+        };
+        let shared = root.try_clone().map_err(SubjectError::io("share", "a mount"))?;
+        // Nothing is known of what is in it.
+        match &mut self.executor {
+            Some(executor) => executor.restart_with(shared, &Guard::wary())?,
+            none => {
+                let mut executor = Executor::new(shared, View::default())?;
+                let again = root.try_clone().map_err(SubjectError::io("share", "a mount"))?;
+                executor.restart_with(again, &Guard::wary())?;
+                *none = Some(executor);
+            }
+        }
+        Ok(Ok(root))
+    }
+
+    fn executor(&mut self) -> Result<&mut Executor, HarnessFault> {
+        let none = || HarnessFault::new("examining a disk", "nothing is mounted");
+        self.executor.as_mut().ok_or_else(none)
+    }
+
+    fn unmount(&mut self, root: OwnedFd) -> Result<(), HarnessFault> {
+        if let Some(executor) = &mut self.executor {
+            executor.release();
+        }
+        drop(root);
+        Ok(self.device()?.wait_until_free()?)
+    }
+
+    /// Unmounts what was left mounted for further questions.
+    fn leave(&mut self) -> Result<(), HarnessFault> {
+        match self.mounted.take() {
+            Some((_, root)) => self.unmount(root),
+            None => Ok(()),
+        }
+    }
+
+    /// What the kernel has said about the device since the last time.
+    fn kernel_lines(&mut self) -> Result<Vec<String>, HarnessFault> {
+        let name = self.device()?.path().file_name().unwrap_or_default().to_string_lossy();
+        let names = [name.into_owned()];
+        match &mut self.log {
+            Ok(log) => log.complaints(&names),
+            Err(fault) => Err(HarnessFault::new(&*fault.context, &fault.message)),
+        }
+    }
+
+    /// The facts about a disk.
+    pub(super) fn examine(
+        &mut self,
+        disk: &Image,
+        questions: &Questions,
+        capacity_bytes: Option<u64>,
+    ) -> Result<Facts, HarnessFault> {
+        let start = Instant::now();
+        self.leave()?;
+        self.load(disk)?;
+        self.kernel_lines()?;
+        let root = match self.mount()? {
+            Ok(root) => root,
+            Err(errno) => {
+                let mut facts = Facts::new(Err(SubjectFailure::Mount(errno)));
+                facts.kernel_lines = self.kernel_lines()?;
+                facts.took = start.elapsed();
+                return Ok(facts);
+            }
+        };
+        let tree = Arc::new(self.executor()?.observe()?);
+        let view = DiskView::new(&tree, questions.tree);
+        let is_readable = view.broken.is_none();
+        let mut facts = Facts::new(Ok(view));
+        facts.repaired = questions.repaired.then(|| Ok(Arc::clone(&tree)));
+        // A mount writes: the journal is replayed, the disk is marked as in use.
+        facts.wrote = true;
+        if questions.recheck.is_some() && is_readable {
+            self.unmount(root)?;
+            match self.use_again(&tree, questions, capacity_bytes, &mut facts) {
+                Ok(()) => {}
+                Err(Stop::Trouble(trouble)) => facts.trouble = Some(trouble),
+                Err(Stop::Fault(fault)) => return Err(fault),
+            }
+        } else {
+            self.unmount(root)?;
+        }
+        facts.kernel_lines = self.kernel_lines()?;
+        facts.took = start.elapsed();
+        Ok(facts)
+    }
+
+    /// Asks the checker, mounts the disk a second time and works with it.
+    fn use_again(
+        &mut self,
+        tree: &Tree,
+        questions: &Questions,
+        capacity_bytes: Option<u64>,
+        facts: &mut Facts,
+    ) -> Result<(), Stop> {
+        if questions.checker {
+            facts.checker = self.check()?;
+        }
+        let root = self.mount()?.map_err(Trouble::MountsOnce)?;
+        let again = self.executor()?.observe()?;
+        let mut outcome = Ok(());
+        if again.digest() != tree.digest() {
+            outcome = Err(Trouble::RemountChanges);
+        } else if questions.usable {
+            outcome = usable::use_everything(self.executor()?, tree, capacity_bytes)?;
+        }
+        self.unmount(root)?;
+        Ok(outcome?)
+    }
+
+    fn check(&self) -> Result<Checked, HarnessFault> {
+        let Some(checker) = &self.recipe.checker else { return Ok(Checked::NotAsked) };
+        let file = self.disk.file();
+        let output = image::check(file, &checker.program, &RunningProgram::default())?;
+        let report = judge(checker, &output)?;
+        Ok(match report.clean {
+            true => Checked::Content,
+            false => Checked::Complains(complaint(&report.output)),
+        })
+    }
+
+    /// Executes operations that change nothing on a disk, which stays mounted for the next ones.
+    pub(super) fn read(&mut self, disk: &Image, ops: &[Op]) -> Result<Result<Vec<Outcome>, Errno>, HarnessFault> {
+        if self.mounted.as_ref().is_none_or(|(digest, _)| *digest != disk.digest()) {
+            self.leave()?;
+            self.load(disk)?;
+            match self.mount()? {
+                Ok(root) => self.mounted = Some((disk.digest(), root)),
+                Err(errno) => return Ok(Err(errno)),
+            }
+        }
+        let executor = self.executor()?;
+        let outcomes: Result<Vec<_>, _> = ops.iter().map(|op| executor.apply(op)).collect();
+        executor.close_all();
+        outcomes.map(Ok)
+    }
+
+    /// How many bytes one file can take on a disk.
+    pub(super) fn capacity(&mut self, disk: &Image) -> Result<u64, HarnessFault> {
+        self.leave()?;
+        self.load(disk)?;
+        let root = self.mount()?.map_err(|errno| HarnessFault::new("mounting a new disk", errno))?;
+        let filled = usable::fill(self.executor()?)?;
+        self.unmount(root)?;
+        filled.map_err(|trouble| HarnessFault::new("filling a new disk", format!("{trouble:?}")))
+    }
+}
+
+/// The lines of a checker's output that say what is wrong.
+fn complaint(output: &str) -> String {
+    let noise = |line: &&str| {
+        let line = line.trim();
+        let quiet = ["Pass ", "e2fsck ", "Phase ", "Opening filesystem", "[", "        - "];
+        !line.is_empty() && !quiet.iter().any(|start| line.starts_with(start.trim_start()))
+    };
+    let lines: Vec<&str> = output.lines().filter(noise).take(12).collect();
+    if lines.is_empty() { output.to_owned() } else { lines.join("\n") }
+}
+
+/// Executes an operation of a workload, on a mount.
+pub(super) fn execute(executor: &mut Executor, op: &Op, root: &OwnedFd) -> Result<Outcome, HarnessFault> {
+    match narrowed(op, root) {
+        Some(outcome) => Ok(outcome),
+        None => executor.apply(op),
+    }
+}

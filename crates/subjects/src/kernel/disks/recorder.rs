@@ -1,0 +1,279 @@
+//! [`DiskRecorder`]: a loop device over a file that a process of ours serves, and the log of what the
+//! device was told.
+//!
+//! ```text
+//!  file system ──► loop device (direct I/O, no merging) ──► FUSE file ──► server process ──► log
+//! ```
+//!
+//! One entry of the log is one `bio` of the file system. Everything is detached, so that nothing is
+//! left when this process ends: the mount goes first, then the loop device, the FUSE connection, and
+//! the server.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use fathom_block::{Event, Image, WriteLog};
+use fathom_core::{HarnessFault, Op, Outcome};
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
+};
+
+use super::server::{BUFFER_BYTES, Served, Server};
+use super::shared::{Journal, SharedMemory, Told};
+use crate::error::SubjectError;
+use crate::kernel::loop_device::LoopDevice;
+
+/// What is compared and copied as one.
+const BLOCK_BYTES: usize = 4096;
+
+/// Answers to writes are held until nothing has arrived for so long. A file system that does not wait
+/// sends its flush within microseconds (measured: 22 µs on an idle machine).
+const HOLD_NANOS: u32 = 60_000;
+
+/// A disk that can be mounted and tells what it was told.
+pub(super) struct DiskRecorder {
+    /// Dropped first: then the kernel lets go of the connection, and the server ends.
+    device: LoopDevice,
+    _merging: Option<Merging>,
+    server: Server,
+    disk: SharedMemory,
+    journal: Journal,
+    /// For one request: the server's.
+    _buffer: SharedMemory,
+    /// What the disk held before the log.
+    base: Image,
+}
+
+fn failed(what: &'static str) -> impl FnOnce(io::Error) -> SubjectError {
+    SubjectError::io(what, "the recording disk")
+}
+
+impl DiskRecorder {
+    /// A disk that holds `base`.
+    pub(super) fn new(base: &Image) -> Result<DiskRecorder, SubjectError> {
+        let size = base.size();
+        let disk = SharedMemory::new("fathom-disk", size).map_err(failed("make"))?;
+        let journal = Journal::new().map_err(failed("make"))?;
+        let buffer = SharedMemory::new("fathom-disk-buffer", BUFFER_BYTES).map_err(failed("make"))?;
+        journal.head().hold_nanos.store(HOLD_NANOS, Ordering::Relaxed);
+        let (connection, mount) = connect().map_err(failed("mount"))?;
+        let (served, buffer_ref) = (&disk, &buffer);
+        let served =
+            Served { connection: &connection, disk: served, journal: &journal, buffer: buffer_ref };
+        let server = Server::start(&served).map_err(failed("serve"))?;
+        // Only the server has it now: when the server ends, so does the connection.
+        drop(connection);
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&mount, "disk", flags, Mode::empty())
+            .map_err(|errno| failed("open")(errno.into()))?;
+        let device = LoopDevice::attach_direct(&file)?;
+        let merging = Merging::switch_off(&device);
+        let blank = Image::new(size, base.erased());
+        let mut recorder =
+            DiskRecorder { device, _merging: merging, server, disk, journal, _buffer: buffer, base: blank };
+        recorder.restart(base);
+        Ok(recorder)
+    }
+
+    /// The device under it.
+    pub(super) fn device(&self) -> &LoopDevice {
+        &self.device
+    }
+
+    /// Whether the log has one entry per `bio`, rather than per request.
+    #[cfg(test)]
+    pub(super) fn is_unmerged(&self) -> bool {
+        self._merging.is_some()
+    }
+
+    /// The process that serves the disk.
+    #[cfg(test)]
+    pub(super) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Whether what the disk does is to be believed.
+    ///
+    /// # Errors
+    /// If the process that serves it has died.
+    pub(super) fn check_server(&self) -> Result<(), HarnessFault> {
+        match self.server.is_alive() {
+            true => Ok(()),
+            false => {
+                let what = "the process that serves it has died";
+                Err(HarnessFault::new("recording a disk", what))
+            }
+        }
+    }
+
+    /// Makes the unmounted disk hold `base`, and forgets the log.
+    pub(super) fn restart(&mut self, base: &Image) {
+        // What was written since, wherever it was.
+        for index in 0..self.journal.len() {
+            let request = self.journal.request(index);
+            let at = request.at.load(Ordering::Acquire) as usize;
+            let len = request.len.load(Ordering::Acquire) as usize;
+            if request.told.load(Ordering::Acquire) != Told::Flush as u32 {
+                put(&mut self.disk, base, at, len);
+            }
+        }
+        if base.digest() != self.base.digest() {
+            put(&mut self.disk, base, 0, base.size());
+            self.base = base.clone();
+        }
+        self.journal.clear();
+    }
+
+    /// The present position in the log, in requests.
+    pub(super) fn position(&self) -> usize {
+        self.journal.len()
+    }
+
+    /// Whether the disk holds what the log says.
+    #[cfg(test)]
+    pub(super) fn is_exact(&self, log: &WriteLog) -> bool {
+        let mut image = self.base.clone();
+        log.apply(0..log.len(), &mut image);
+        self.disk.bytes(0, self.disk.len()).is_some_and(|bytes| image.to_vec() == bytes)
+    }
+
+    /// The log up to a position, and the given positions in it.
+    ///
+    /// # Errors
+    /// If it is incomplete: too long, or the server has died.
+    pub(super) fn log(&self, positions: &[usize]) -> Result<(WriteLog, Vec<usize>), HarnessFault> {
+        let wrong = |what: &str| Err(HarnessFault::new("recording a disk", what));
+        if self.journal.head().overflow.load(Ordering::Acquire) != 0 {
+            return wrong("more was written than the log can hold");
+        }
+        self.check_server()?;
+        let until = positions.last().copied().unwrap_or(0);
+        let order = order(&self.journal, until);
+        let mut log = WriteLog::new();
+        for index in &order {
+            let request = self.journal.request(*index);
+            let at = request.at.load(Ordering::Acquire) as usize;
+            let told = request.told.load(Ordering::Acquire);
+            log.push(if told == Told::Write as u32 {
+                let data = self.journal.data(request);
+                Event::Write { at, data, fua: false, metadata: false }
+            } else if told == Told::Erase as u32 {
+                Event::Erase { at, len: request.len.load(Ordering::Acquire) as usize }
+            } else {
+                Event::Flush
+            });
+        }
+        // A write that moved behind a flush takes positions before that flush along.
+        let position = |position: &usize| {
+            let first_later = order.iter().position(|index| index >= position);
+            first_later.unwrap_or(order.len())
+        };
+        let mut marks: Vec<usize> = positions.iter().map(position).collect();
+        for index in 1..marks.len() {
+            marks[index] = marks[index].max(marks[index - 1]);
+        }
+        Ok((log, marks))
+    }
+}
+
+/// The requests before a position, in the order in which the log has them: a write that had not been
+/// answered when a flush arrived was not flushed by it, and stands behind it.
+fn order(journal: &Journal, until: usize) -> Vec<usize> {
+    let is_flush =
+        |index: &usize| journal.request(*index).told.load(Ordering::Acquire) == Told::Flush as u32;
+    let flushes: Vec<usize> = (0..until).filter(is_flush).collect();
+    let place = |index: usize| {
+        let request = journal.request(index);
+        let answered = match request.answered.load(Ordering::Acquire) {
+            0 => usize::MAX,
+            _ => request.answered_at.load(Ordering::Acquire) as usize,
+        };
+        let during = |flush: &&usize| **flush > index && **flush < answered;
+        flushes.iter().filter(during).next_back().map_or(index, |flush| *flush)
+    };
+    let mut order: Vec<(usize, usize)> = (0..until)
+        .map(|index| if is_flush(&index) { (index, 0) } else { (place(index), index + 1) })
+        .collect();
+    order.sort_unstable();
+    order.into_iter().map(|(place, index)| if index == 0 { place } else { index - 1 }).collect()
+}
+
+/// Makes a range of a disk what an image holds there; writes only what differs.
+pub(super) fn put(disk: &mut SharedMemory, image: &Image, at: usize, len: usize) {
+    let first = at / BLOCK_BYTES * BLOCK_BYTES;
+    let end = (at + len).min(image.size());
+    let mut block = [0; BLOCK_BYTES];
+    for at in (first..end).step_by(BLOCK_BYTES) {
+        let block = &mut block[..BLOCK_BYTES.min(image.size() - at)];
+        let wanted = match image.slice(at, block.len()) {
+            Some(slice) => slice,
+            None => {
+                image.read(at, block);
+                block
+            }
+        };
+        if disk.bytes(at, wanted.len()) != Some(wanted) {
+            disk.write(at, wanted);
+        }
+    }
+}
+
+/// A FUSE connection, and its mount that is nowhere.
+fn connect() -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let connection = rustix::fs::open("/dev/fuse", flags, Mode::empty())?;
+    let context = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    let settings = [
+        ("source", "fathom-disk".to_owned()),
+        ("fd", connection.as_raw_fd().to_string()),
+        ("rootmode", format!("{:o}", libc::S_IFDIR)),
+        ("user_id", rustix::process::getuid().as_raw().to_string()),
+        ("group_id", rustix::process::getgid().as_raw().to_string()),
+    ];
+    for (key, value) in settings {
+        fsconfig_set_string(&context, key, value)?;
+    }
+    fsconfig_create(&context)?;
+    let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?;
+    Ok((connection, mount))
+}
+
+/// The setting of a device that lets the kernel merge requests; put back when dropped.
+struct Merging {
+    setting: PathBuf,
+    before: String,
+}
+
+impl Merging {
+    fn switch_off(device: &LoopDevice) -> Option<Merging> {
+        let name = device.path().file_name()?.to_string_lossy().into_owned();
+        let setting = PathBuf::from(format!("/sys/block/{name}/queue/nomerges"));
+        let before = std::fs::read_to_string(&setting).ok()?;
+        std::fs::write(&setting, "2").ok()?;
+        Some(Merging { setting, before })
+    }
+}
+
+impl Drop for Merging {
+    fn drop(&mut self) {
+        // The device may be gone: then there is nothing to put back.
+        let _ = std::fs::write(&self.setting, self.before.trim());
+    }
+}
+
+/// Executes an operation so that only the file system under test is concerned: `sync` is for all file
+/// systems of the machine, `syncfs` for one.
+pub(super) fn narrowed(op: &Op, root: &OwnedFd) -> Option<Outcome> {
+    matches!(op, Op::Sync).then(|| {
+        // The descriptor of a mount is only a place.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(root, ".", flags, Mode::empty());
+        match opened.and_then(rustix::fs::syncfs) {
+            Ok(()) => Outcome::ok(0),
+            Err(errno) => Outcome::err(fathom_core::Errno(errno.raw_os_error() as u16)),
+        }
+    })
+}

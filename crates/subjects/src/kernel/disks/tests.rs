@@ -1,0 +1,132 @@
+//! Recorded disks are what the kernel wrote. Need root.
+
+use fathom_block::{Event, Level};
+use fathom_core::flags::OpenFlags;
+use fathom_core::{FsPath, Mode, Pattern};
+
+use super::*;
+
+/// A file system, or why it cannot be had here.
+fn disks(name: &str) -> Option<KernelDisks> {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIP {name}: needs root");
+        return None;
+    }
+    let profile = CrashProfile::of(name);
+    let recipe = profile.adapt(Recipe::named(name).unwrap());
+    Some(KernelDisks::new(name, recipe, profile, 2).unwrap())
+}
+
+fn file(slot: u8, path: &str, len: u64) -> Vec<Op> {
+    let flags = OpenFlags::O_RDWR | OpenFlags::O_CREAT;
+    vec![
+        Op::Open { slot, path: FsPath::from(path), flags, mode: Mode(0o644) },
+        Op::Pwrite { slot, offset: 0, data: Pattern { seed: len, len } },
+        Op::Fsync { slot },
+    ]
+}
+
+fn workload() -> Vec<Op> {
+    let mut ops = file(0, "a", 5000);
+    ops.push(Op::Mkdir { path: FsPath::from("d"), mode: Mode(0o755) });
+    ops.extend(file(1, "d/b", 100_000));
+    ops.push(Op::Unlink { path: FsPath::from("a") });
+    ops.push(Op::Sync);
+    ops
+}
+
+fn record(disks: &KernelDisks, ops: &[Op], end: End) -> Recording {
+    let ops: Vec<&Op> = ops.iter().collect();
+    let blank = disks.format().unwrap();
+    disks.record(&blank, &Workload { ops: &ops, end, look: true }).unwrap().unwrap()
+}
+
+fn shows_what_it_recorded(name: &str) {
+    let Some(disks) = disks(name) else { return };
+    let blank = disks.format().unwrap();
+    let recording = record(&disks, &workload(), End::Unmount);
+    assert!(recording.outcomes.iter().all(|outcome| outcome.result.is_ok()), "{recording:?}");
+    assert_eq!(recording.marks.len(), recording.outcomes.len() + 2);
+    assert!(recording.marks.is_sorted());
+    assert!(recording.log.events().any(|event| event == Event::Flush));
+    // The log makes the disk that the server has.
+    let exact = disks.recorders.each([recording.log.clone()], |place, log| {
+        assert!(place.disk.is_unmerged());
+        assert_ne!(place.disk.server().id(), std::process::id());
+        Ok(place.disk.is_exact(&log))
+    });
+    assert_eq!(exact.unwrap(), [true]);
+    // And mounted again it shows what was there; everything that was synced is on every disk after.
+    let after = recording.disk_after(&blank);
+    let questions = Questions {
+        recheck: Some(fathom_block::disks::Recheck { torn: false }),
+        usable: true,
+        checker: true,
+        ..Questions::TREE
+    };
+    let facts = disks.examine(&[after, blank.clone()], &questions).unwrap();
+    let tree = |facts: &Facts| facts.view.as_ref().unwrap().tree.clone().unwrap();
+    assert_eq!(*tree(&facts[0]), recording.tree.clone().unwrap());
+    assert_eq!(tree(&facts[1]).entries.len(), 1);
+    for facts in &facts {
+        assert_eq!(facts.trouble, None);
+        assert_eq!(facts.checker, fathom_block::disks::Checked::Content);
+        assert_eq!(facts.kernel_lines, Vec::<String>::new());
+    }
+    // The power fails right after the last sync: all of it is there.
+    let synced = record(&disks, &workload(), End::PowerOff);
+    let end = *synced.marks.last().unwrap();
+    let window = Window::new(&blank, &synced.log, 512).between(end, end);
+    let mut images = Vec::new();
+    let bounds = Bounds { subsets_max: 8, cuts_max: 1 };
+    let _ = Level::Epoch.enumerator(&bounds).visit(&window, &mut |_, image| {
+        images.push(image.clone());
+        ControlFlow::Continue(())
+    });
+    for facts in disks.examine(&images, &questions).unwrap() {
+        assert_eq!(*tree(&facts), synced.tree.clone().unwrap());
+    }
+}
+
+#[test]
+fn ext4_shows_what_it_recorded() {
+    shows_what_it_recorded("ext4");
+}
+
+#[test]
+fn xfs_shows_what_it_recorded() {
+    shows_what_it_recorded("xfs");
+}
+
+#[test]
+fn btrfs_shows_what_it_recorded() {
+    shows_what_it_recorded("btrfs");
+}
+
+/// A server that dies takes nothing with it: the file system gets errors, and is unmounted.
+#[test]
+fn the_death_of_the_server_is_a_fault_and_leaves_nothing() {
+    let Some(disks) = disks("ext4") else { return };
+    let path = disks.recorders.each([()], |place, ()| {
+        place.disk.server().kill();
+        Ok(place.disk.device().path().to_owned())
+    });
+    let path = path.unwrap().remove(0);
+    let blank = disks.format().unwrap();
+    let op = Op::Sync;
+    let workload = Workload { ops: &[&op], end: End::PowerOff, look: false };
+    let failed = disks.record(&blank, &workload);
+    assert!(failed.is_err() || failed.is_ok_and(|recorded| recorded.is_err()));
+    // The next one has a new disk.
+    let again = record(&disks, &workload_of_one(), End::PowerOff);
+    assert_eq!(again.outcomes.len(), 1);
+    drop(disks);
+    let name = path.file_name().unwrap().to_string_lossy().into_owned();
+    let backing = format!("/sys/block/{name}/loop/backing_file");
+    let backing = std::fs::read_to_string(backing).unwrap_or_default();
+    assert!(!backing.contains("/disk"), "{name} is still attached to {backing}");
+}
+
+fn workload_of_one() -> Vec<Op> {
+    vec![Op::Mkdir { path: FsPath::from("d"), mode: Mode(0o755) }]
+}
