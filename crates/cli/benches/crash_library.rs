@@ -7,6 +7,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use fathom_block::InProcess;
 use fathom_engine::Silent;
 use fathom_engine::crash::{CrashConfig, CrashPlan, crash, quiet_panics};
 use fathom_engine::search::Strategy;

@@ -65,7 +65,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Compare a file system with the reference, operation by operation
     Check(CheckArgs),
-    /// Cut the power of a library file system at every write of every short workload
+    /// Cut the power of a library or kernel file system at every write of many workloads
     Crash(CrashArgs),
     /// Explore a model of an on-disk design completely, with every power failure
     Design(Box<crate::command::design::DesignArgs>),

@@ -34,7 +34,7 @@ fn mistakes_are_named_with_exit_code_2() {
         (&["check", "model", "--against", "model,ext5"], "unknown subject \"ext5\""),
         (&["check", "litlefs"], "did you mean littlefs"),
         (&["check", "design:journal"], "design:journal is known, but `fathom check` needs"),
-        (&["crash", "ext4"], "ext4 is known, but `fathom crash` needs a recorder"),
+        (&["crash", "tmpfs"], "tmpfs is known, but `fathom crash` needs a disk"),
         (&["crash", "model"], "model is known, but `fathom crash` needs a disk"),
         (&["check", "littlefs", "--space", "1M"], "--space is for kernel file systems"),
         (&["check", "model", "--map", "m", "--strategy", "walk"], "--strategy tour"),

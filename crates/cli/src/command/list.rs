@@ -6,6 +6,7 @@ use fathom_engine::generate::Call;
 use fathom_guest::Kernel;
 use fathom_model::{Mutant, Quirks};
 use fathom_subjects::catalogue::{Disk, Mutants, Need, Offers, Purpose, Row};
+use fathom_subjects::kernel::disks::Lie;
 use fathom_subjects::kernel::version;
 use fathom_subjects::library::faulty;
 use serde_json::{Value, json};
@@ -195,6 +196,7 @@ fn designs(json: bool) -> Result<()> {
 
 fn crash_mutants(json: bool) -> Result<()> {
     let mutants = faulty::all();
+    let lies = || Lie::all().map(|(name, about)| (name, format!("{about} (kernel file systems)")));
     if json {
         let row = |mutant: &faulty::Mutant| {
             json!({
@@ -204,13 +206,18 @@ fn crash_mutants(json: bool) -> Result<()> {
                 "level": mutant.level,
             })
         };
-        return print_json(&mutants.iter().map(row).collect::<Vec<_>>());
+        let lie = |(name, about): (&str, String)| json!({"name": name, "description": about});
+        let rows = mutants.iter().map(row).chain(lies().map(lie));
+        return print_json(&rows.collect::<Vec<_>>());
     }
     let mut lines = vec![["MUTANT", "SHOWS", "LEVEL", "WHAT"].map(str::to_owned).to_vec()];
     lines.extend(mutants.iter().map(|mutant| {
         let words = [mutant.name, mutant.class, mutant.level.name(), mutant.about];
         words.map(str::to_owned).to_vec()
     }));
+    lines.extend(
+        lies().map(|(name, about)| vec![name.to_owned(), String::new(), String::new(), about]),
+    );
     Ok(print(&table(&lines))?)
 }
 

@@ -18,61 +18,149 @@ pub struct KnownWorkload {
 /// Every workload: name, and the calls separated by semicolons. `wr F OFFSET LEN`, `falloc F MODE
 /// OFFSET LEN` with z, k and p for zero range, keep size and punch hole; the rest is as it is called.
 const KNOWN: [(&str, &str); 46] = [
-    ("crashmonkey-1", "mkdir A; creat A/bar; fsync A/bar; mkdir B; creat B/bar; rename B/bar A/bar; creat A/foo; fsync A/foo; fsync A"),
-    ("crashmonkey-2", "mkdir A; mkdir A/C; rename A/C B; creat B/bar; fsync B/bar; rename B/bar A/bar; rename A B; fsync B/bar"),
-    ("crashmonkey-3", "mkdir A; mkdir B; mkdir A/C; creat B/foo; fsync B/foo; creat B/bar; fsync B/bar; link B/foo A/C/foo; fsync A"),
-    ("crashmonkey-4", "mkdir A; sync; rename A B; creat B/foo; fsync B/foo; mkdir A; creat A/foo; fsync B"),
-    ("crashmonkey-5", "mkdir A; mkdir B; creat A/foo; link A/foo B/foo; fsync A/foo; creat A/bar; fsync B/foo"),
+    (
+        "crashmonkey-1",
+        "mkdir A; creat A/bar; fsync A/bar; mkdir B; creat B/bar; rename B/bar A/bar; creat A/foo; fsync A/foo; fsync A",
+    ),
+    (
+        "crashmonkey-2",
+        "mkdir A; mkdir A/C; rename A/C B; creat B/bar; fsync B/bar; rename B/bar A/bar; rename A B; fsync B/bar",
+    ),
+    (
+        "crashmonkey-3",
+        "mkdir A; mkdir B; mkdir A/C; creat B/foo; fsync B/foo; creat B/bar; fsync B/bar; link B/foo A/C/foo; fsync A",
+    ),
+    (
+        "crashmonkey-4",
+        "mkdir A; sync; rename A B; creat B/foo; fsync B/foo; mkdir A; creat A/foo; fsync B",
+    ),
+    (
+        "crashmonkey-5",
+        "mkdir A; mkdir B; creat A/foo; link A/foo B/foo; fsync A/foo; creat A/bar; fsync B/foo",
+    ),
     ("crashmonkey-6", "mkdir A; creat foo; creat A/foo; fsync A/foo; creat A/bar; fsync ."),
     ("crashmonkey-7", "creat foo; mkdir A; link foo A/bar; fsync foo"),
     ("crashmonkey-8", "wr foo 0 4096; falloc foo k 4096 4096; fsync foo"),
     ("crashmonkey-9", "wr foo 0 4096; falloc foo zk 4096 4096; fsync foo; fdatasync foo"),
     ("crashmonkey-10", "mkdir A; sync; rename A B; creat B/foo; fsync B/foo"),
     ("ext4-direct-write", "creat f; sync; wr f 16384 4096; dwr f 0 4096"),
-    ("generic-480", "mkdir A; creat A/foo; link A/foo A/bar; sync; unlink A/bar; creat A/bar; fsync A/bar"),
-    ("generic-479", "mkdir A; mkfifo A/foo; sync; creat A/dummy; fsync A/dummy; rename A/foo A/bar; link A/bar A/foo; unlink A/dummy; fsync A"),
+    (
+        "generic-480",
+        "mkdir A; creat A/foo; link A/foo A/bar; sync; unlink A/bar; creat A/bar; fsync A/bar",
+    ),
+    (
+        "generic-479",
+        "mkdir A; mkfifo A/foo; sync; creat A/dummy; fsync A/dummy; rename A/foo A/bar; link A/bar A/foo; unlink A/dummy; fsync A",
+    ),
     ("generic-481", "mkdir A; sync; creat A/foo; fsync A/foo"),
     ("generic-034", "mkdir D; creat D/foo; sync; creat D/bar; fsync D; fsync D/bar"),
-    ("generic-039", "mkdir a; mkdir a/b; wr a/b/foo 0 4096; link a/b/foo a/b/bar; sync; unlink a/b/bar; fsync a/b/foo"),
+    (
+        "generic-039",
+        "mkdir a; mkdir a/b; wr a/b/foo 0 4096; link a/b/foo a/b/bar; sync; unlink a/b/bar; fsync a/b/foo",
+    ),
     ("generic-056", "wr foo 0 4096; fsync foo; link foo foo2; creat bar; fsync bar"),
-    ("generic-057", "wr foo 0 8192; sync; wr foo 8192 4096; fsync foo; link foo foo2; creat bar; fsync bar"),
-    ("generic-059", "wr foo 0 16384; fsync foo; sync; falloc foo pk 8000 4096; falloc foo pk 15000 100; fsync foo"),
-    ("generic-065", "wr foo 0 4096; mkdir D; sync; link foo D/foo2; link foo D/foo3; wr hello 0 4096; link hello D/hello2; mkdir D/x; link foo D/x/foo; creat D/x/q; fsync D; fsync hello"),
-    ("generic-066", "creat foo; setxattr foo user.a1; setxattr foo user.a2; setxattr foo user.a3; sync; removexattr foo user.a2; fsync foo; removexattr foo user.a1; link foo foo2; creat q; fsync q"),
-    ("generic-073", "wr foo 0 8192; fsync foo; mkdir D1; mkdir D2; creat D1/bar; sync; wr foo 8192 8192; rename D1/bar D2/bar; fsync D1; fsync foo"),
-    ("generic-090", "wr foo 0 32768; fsync foo; sync; link foo bar; sync; wr foo 32768 32768; fsync foo"),
-    ("generic-101", "wr foo 0 128000; wr bar 0 128000; sync; truncate foo 65536; truncate foo 128000; fsync foo; truncate bar 0; truncate bar 259072; fsync bar"),
-    ("generic-104", "mkdir D; creat D/foo; creat D/bar; sync; link D/bar D/bar2; link D/foo D/foo2; fsync D/bar"),
+    (
+        "generic-057",
+        "wr foo 0 8192; sync; wr foo 8192 4096; fsync foo; link foo foo2; creat bar; fsync bar",
+    ),
+    (
+        "generic-059",
+        "wr foo 0 16384; fsync foo; sync; falloc foo pk 8000 4096; falloc foo pk 15000 100; fsync foo",
+    ),
+    (
+        "generic-065",
+        "wr foo 0 4096; mkdir D; sync; link foo D/foo2; link foo D/foo3; wr hello 0 4096; link hello D/hello2; mkdir D/x; link foo D/x/foo; creat D/x/q; fsync D; fsync hello",
+    ),
+    (
+        "generic-066",
+        "creat foo; setxattr foo user.a1; setxattr foo user.a2; setxattr foo user.a3; sync; removexattr foo user.a2; fsync foo; removexattr foo user.a1; link foo foo2; creat q; fsync q",
+    ),
+    (
+        "generic-073",
+        "wr foo 0 8192; fsync foo; mkdir D1; mkdir D2; creat D1/bar; sync; wr foo 8192 8192; rename D1/bar D2/bar; fsync D1; fsync foo",
+    ),
+    (
+        "generic-090",
+        "wr foo 0 32768; fsync foo; sync; link foo bar; sync; wr foo 32768 32768; fsync foo",
+    ),
+    (
+        "generic-101",
+        "wr foo 0 128000; wr bar 0 128000; sync; truncate foo 65536; truncate foo 128000; fsync foo; truncate bar 0; truncate bar 259072; fsync bar",
+    ),
+    (
+        "generic-104",
+        "mkdir D; creat D/foo; creat D/bar; sync; link D/bar D/bar2; link D/foo D/foo2; fsync D/bar",
+    ),
     ("generic-106", "mkdir D; creat D/foo; link D/foo D/bar; sync; unlink D/bar; fsync D/foo"),
-    ("generic-107", "mkdir D; creat foo; link foo D/foo2; link foo D/foo3; sync; unlink D/foo3; fsync foo"),
-    ("generic-177", "wr foo 0 131072; fsync foo; falloc foo pk 98304 32768; falloc foo pk 65536 131072; falloc foo pk 32768 98304; fsync foo"),
+    (
+        "generic-107",
+        "mkdir D; creat foo; link foo D/foo2; link foo D/foo3; sync; unlink D/foo3; fsync foo",
+    ),
+    (
+        "generic-177",
+        "wr foo 0 131072; fsync foo; falloc foo pk 98304 32768; falloc foo pk 65536 131072; falloc foo pk 32768 98304; fsync foo",
+    ),
     ("generic-321-a", "mkdir bar; fsync bar"),
-    ("generic-321-b", "creat foo; mkdir bar; fsync foo; rename foo bar/foo; fsync bar; fsync bar/foo"),
-    ("generic-321-c", "creat foo; mkdir bar; fsync foo; setxattr foo user.a; rename foo bar/foo; fsync bar; fsync bar/foo"),
+    (
+        "generic-321-b",
+        "creat foo; mkdir bar; fsync foo; rename foo bar/foo; fsync bar; fsync bar/foo",
+    ),
+    (
+        "generic-321-c",
+        "creat foo; mkdir bar; fsync foo; setxattr foo user.a; rename foo bar/foo; fsync bar; fsync bar/foo",
+    ),
     ("generic-322", "wr foo 0 102400; fsync foo; rename foo bar; fsync bar"),
     ("generic-325", "wr foo 0 262144; sync; mmap foo 0 4096; mmap foo 258048 4096"),
-    ("generic-335", "mkdir a; mkdir a/b; mkdir c; creat a/b/foo; sync; rename a/b/foo c/foo; creat a/bar; fsync a; fsync c/foo"),
-    ("generic-336", "mkdir a; mkdir b; mkdir c; creat a/foo; link a/foo b/foolink; creat b/bar; sync; unlink b/foolink; rename b/bar c/bar; fsync a/foo"),
-    ("generic-341", "mkdir a; mkdir a/x; wr a/x/foo 0 32768; wr a/x/bar 0 32768; sync; rename a/x a/y; mkdir a/x; fsync a/x"),
-    ("generic-342", "mkdir a; wr a/foo 0 16384; sync; rename a/foo a/bar; wr a/foo 0 16384; fsync a/foo"),
-    ("generic-343", "mkdir x; mkdir y; creat x/foo; mkdir y/z; creat y/foo2; sync; link x/foo x/bar; rename y/z x/z; rename y/foo2 x/foo2; fsync x/bar"),
-    ("generic-348", "mkdir D1; sync; symlink foo D1/bar1; fsync D1; mkdir D2; symlink foo D2/bar2; fsync D2"),
+    (
+        "generic-335",
+        "mkdir a; mkdir a/b; mkdir c; creat a/b/foo; sync; rename a/b/foo c/foo; creat a/bar; fsync a; fsync c/foo",
+    ),
+    (
+        "generic-336",
+        "mkdir a; mkdir b; mkdir c; creat a/foo; link a/foo b/foolink; creat b/bar; sync; unlink b/foolink; rename b/bar c/bar; fsync a/foo",
+    ),
+    (
+        "generic-341",
+        "mkdir a; mkdir a/x; wr a/x/foo 0 32768; wr a/x/bar 0 32768; sync; rename a/x a/y; mkdir a/x; fsync a/x",
+    ),
+    (
+        "generic-342",
+        "mkdir a; wr a/foo 0 16384; sync; rename a/foo a/bar; wr a/foo 0 16384; fsync a/foo",
+    ),
+    (
+        "generic-343",
+        "mkdir x; mkdir y; creat x/foo; mkdir y/z; creat y/foo2; sync; link x/foo x/bar; rename y/z x/z; rename y/foo2 x/foo2; fsync x/bar",
+    ),
+    (
+        "generic-348",
+        "mkdir D1; sync; symlink foo D1/bar1; fsync D1; mkdir D2; symlink foo D2/bar2; fsync D2",
+    ),
     ("generic-376", "mkdir D; creat D/foo; sync; rename D/foo D/bar; creat D/foo; fsync D/bar"),
     ("generic-468-fsync", "wr foo 0 65536; sync; falloc foo k 65536 32768; fsync foo"),
     ("generic-468-fdatasync", "wr foo 0 65536; sync; falloc foo k 65536 32768; fdatasync foo"),
-    ("generic-392", "wr foo 0 4096; sync; chmod foo 600; chown foo 1; wr foo 4096 4096; fsync foo; wr foo 8192 4096; fdatasync foo"),
+    (
+        "generic-392",
+        "wr foo 0 4096; sync; chmod foo 600; chown foo 1; wr foo 4096 4096; fsync foo; wr foo 8192 4096; fdatasync foo",
+    ),
     ("hydra-160605", "mkdir A; sync; creat foo1; symlink foo1 A/bar1; fsync A"),
     ("fscq-12", "creat foo; fsync foo; mkdir A; truncate foo 5595; wr foo 1303 4000; fsync ."),
-    ("generic-040", "creat foo; link foo f1; link foo f2; link foo f3; link foo f4; sync; link foo f5; fsync foo"),
+    (
+        "generic-040",
+        "creat foo; link foo f1; link foo f2; link foo f3; link foo f4; sync; link foo f5; fsync foo",
+    ),
 ];
 
 /// The suite.
 pub fn all() -> Vec<KnownWorkload> {
-    KNOWN.iter().map(|(name, text)| KnownWorkload { name, ops: Builder::default().build(text) }).collect()
+    KNOWN
+        .iter()
+        .map(|(name, text)| KnownWorkload { name, ops: Builder::default().build(text) })
+        .collect()
 }
 
 /// The workload of this name.
-pub fn named(name: &str) -> Option<KnownWorkload> {
+#[cfg(test)]
+pub(super) fn named(name: &str) -> Option<KnownWorkload> {
     all().into_iter().find(|known| known.name == name)
 }
 

@@ -94,7 +94,11 @@ pub struct CrashSource {
 
 impl CrashSource {
     /// The source of a check.
-    pub fn new(subject: &dyn DiskFileSystem, config: &CrashConfig, plan: Option<&CrashPlan>) -> Self {
+    pub fn new(
+        subject: &dyn DiskFileSystem,
+        config: &CrashConfig,
+        plan: Option<&CrashPlan>,
+    ) -> Self {
         CrashSource {
             subject: subject.name().to_owned(),
             version: subject.version().to_owned(),

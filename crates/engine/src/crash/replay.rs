@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fathom_block::disks::{Capture, Playback, StoredRecording};
 use fathom_block::DiskFileSystem;
+use fathom_block::disks::{Capture, Playback, StoredRecording};
 use fathom_core::HarnessFault;
 use serde::Serialize;
 
@@ -107,9 +107,8 @@ pub(super) fn record_anywhere(
         let Some(point) = cut else { continue };
         let script = Script(body.0.iter().cloned().chain([Event::PowerCut(point)]).collect());
         let played = play_back(subject, config, &script, &recording)?;
-        let shows = |played: &ExecutedScript| {
-            played.wrong.as_ref().is_some_and(|(seen, _)| seen == cause)
-        };
+        let shows =
+            |played: &ExecutedScript| played.wrong.as_ref().is_some_and(|(seen, _)| seen == cause);
         if let Some(played) = played.filter(shows) {
             return Ok(Some(ProvenRun { script, played, recording }));
         }

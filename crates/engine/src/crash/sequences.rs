@@ -76,9 +76,7 @@ fn resume(
     label: &str,
 ) -> Result<WorkloadCounts, HarnessFault> {
     let Some((path, true)) = &plan.checkpoint else { return Ok(WorkloadCounts::default()) };
-    let wrong = |what: &str| {
-        HarnessFault::new(format!("going on from {}", path.display()), what)
-    };
+    let wrong = |what: &str| HarnessFault::new(format!("going on from {}", path.display()), what);
     let bytes = std::fs::read(path).map_err(|error| wrong(&error.to_string()))?;
     let saved: Saved = postcard::from_bytes(&bytes)
         .map_err(|_| wrong("it is damaged, or of another version: start without --resume"))?;
@@ -138,11 +136,7 @@ impl Run<'_> {
     fn stop(&self, counts: &WorkloadCounts) -> Option<Stop> {
         let late = self.plan.time_max.is_some_and(|max| self.started.elapsed() >= max);
         let many = self.plan.states_max.is_some_and(|max| counts.workloads >= max);
-        if late {
-            Some(Stop::Time)
-        } else {
-            many.then_some(Stop::States)
-        }
+        if late { Some(Stop::Time) } else { many.then_some(Stop::States) }
     }
 
     /// Saves where the check is, if the plan says so.

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-use fathom_block::{InProcess, Level};
 use fathom_block::backed::Durable;
+use fathom_block::{InProcess, Level};
 use fathom_core::Op;
 use fathom_engine::crash::finding::{CrashVerdict, StoredCrash, shrink_further};
 use fathom_engine::crash::{
@@ -73,12 +73,14 @@ fn a_long_run_shrinks_to_the_same() {
     // As it was found, before it was shrunk.
     stored.minimal = finding.script.clone();
     assert!(stored.minimal.ops_len() > finding.minimal.ops_len());
-    let shrunk = shrink_further(&InProcess(&bad()), &stored, Duration::from_secs(10)).expect("no fault");
+    let shrunk =
+        shrink_further(&InProcess(&bad()), &stored, Duration::from_secs(10)).expect("no fault");
     let shrunk = shrunk.expect("it still shows");
     assert_eq!(shrunk.minimal, finding.minimal);
     assert_eq!(shrunk.record.id, finding.record.id);
     let fixed = Toy::new(Durable::Operation);
-    let none = shrink_further(&InProcess(&fixed), &stored, Duration::from_secs(10)).expect("no fault");
+    let none =
+        shrink_further(&InProcess(&fixed), &stored, Duration::from_secs(10)).expect("no fault");
     assert!(none.is_none());
 }
 
@@ -97,7 +99,8 @@ fn replays_say_what_they_see() {
     assert_eq!(replay.cause.as_ref(), Some(&finding.record.cause));
     assert_eq!(replay.finding.to_string(), finding.to_string());
 
-    let fixed = CrashReplay::play(&InProcess(&Toy::new(Durable::Operation)), &stored).expect("no fault");
+    let fixed =
+        CrashReplay::play(&InProcess(&Toy::new(Durable::Operation)), &stored).expect("no fault");
     assert_eq!((fixed.verdict, fixed.cause), (CrashVerdict::NotReproduced, None));
     let panics = Toy::new(Durable::Operation).with(Bug::RecoveryPanics);
     let other = CrashReplay::play(&InProcess(&panics), &stored);

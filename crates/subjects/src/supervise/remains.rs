@@ -5,8 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// Names of our own helpers, which clean up after a death and end by themselves.
-const HELPERS: [&str; 3] =
-    ["fathom-guard", "reffs-watchdog", crate::kernel::DISK_PROCESS_NAME];
+const HELPERS: [&str; 3] = ["fathom-guard", "reffs-watchdog", crate::kernel::DISK_PROCESS_NAME];
 
 /// The fields of `/proc/PID/stat` after the name: the state comes first, then the parent.
 fn stat(process: &Path) -> Option<(char, u32)> {

@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use fathom_block::DiskFileSystem;
-use fathom_subjects::catalogue::Asked;
 use fathom_engine::crash::last_words::CrashSource;
 use fathom_engine::crash::{self, CrashPlan, CrashReport};
 use fathom_record::Known;
 use fathom_record::coverage::Report;
+use fathom_subjects::catalogue::Asked;
 use serde_json::json;
 
 use super::Ending;

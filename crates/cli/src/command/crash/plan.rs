@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -85,14 +85,7 @@ pub(crate) fn plan(
         Search::Dfs => Strategy::Dfs,
         Search::Walk => Strategy::Walk { seed: args.seed, walks: args.walks },
     };
-    let checkpoint = match args.strategy {
-        Search::Walk if args.resume => {
-            bail!("--resume continues bfs and dfs: walks are repeated by their seed")
-        }
-        Search::Walk => None,
-        _ if args.checkpoint || args.resume => Some((out.join(CHECKPOINT), args.resume)),
-        _ => None,
-    };
+    let checkpoint = checkpoint(args, out)?;
     Ok(CrashPlan {
         config,
         strategy,
@@ -107,5 +100,17 @@ pub(crate) fn plan(
         labels: BTreeMap::new(),
         group: !args.every_variant,
         supervision: crate::supervise::worker::supervision(),
+    })
+}
+
+/// Where the search is saved, and whether to go on from there.
+fn checkpoint(args: &CrashArgs, out: &Path) -> Result<Option<(PathBuf, bool)>> {
+    Ok(match args.strategy {
+        Search::Walk if args.resume => {
+            bail!("--resume continues bfs and dfs: walks are repeated by their seed")
+        }
+        Search::Walk => None,
+        _ if args.checkpoint || args.resume => Some((out.join(CHECKPOINT), args.resume)),
+        _ => None,
     })
 }

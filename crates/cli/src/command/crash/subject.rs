@@ -16,7 +16,11 @@ pub(crate) fn is_design(name: &str) -> bool {
 }
 
 /// The file system of that name, with what was asked for.
-pub(crate) fn open(name: &str, asked: &Asked<'_>, threads: usize) -> Result<Box<dyn DiskFileSystem>> {
+pub(crate) fn open(
+    name: &str,
+    asked: &Asked<'_>,
+    threads: usize,
+) -> Result<Box<dyn DiskFileSystem>> {
     Ok(name.parse::<Spec>()?.with(asked)?.disks(None, tell::threads(threads))?)
 }
 

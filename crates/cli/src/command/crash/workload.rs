@@ -129,7 +129,9 @@ fn ace_space(text: &str, ops: &[String]) -> Result<Space> {
     }
     let space = length.parse().ok().and_then(|length| Space::new(length, nested, demo));
     let Some(space) = space else {
-        bail!("ACE has sequences of 1, 2 or 3 operations, not of {length:?}: give ace:2, for example");
+        bail!(
+            "ACE has sequences of 1, 2 or 3 operations, not of {length:?}: give ace:2, for example"
+        );
     };
     if ops.is_empty() {
         return Ok(space);
@@ -161,7 +163,9 @@ fn jlang_files(path: &Path) -> Result<Vec<PathBuf>> {
 /// Counts the workloads, or writes them down.
 pub(super) fn only_list(source: &Source, args: &CrashArgs, json: bool) -> Result<Ending> {
     let Source::Ace { space, part, name } = source else {
-        bail!("--count and --export-jlang are for ACE's workloads: give --workload ace:2, for example");
+        bail!(
+            "--count and --export-jlang are for ACE's workloads: give --workload ace:2, for example"
+        );
     };
     if let Some(dir) = &args.export_jlang {
         let count = export(space, *part, dir)?;

@@ -238,11 +238,7 @@ impl Writer {
             }
             Call::Unlink(name) | Call::Remove(name) => self.delete(call, name),
             Call::Link(from, to) => self.link(from, to),
-            Call::Symlink(from, to) => {
-                self.need_parent(from);
-                self.need_parent(to);
-                self.lines.push(Line::Symlink(from, to));
-            }
+            Call::Symlink(from, to) => self.symlink(from, to),
             Call::Rename(from, to) => self.rename(from, to),
         }
     }
@@ -267,6 +263,12 @@ impl Writer {
         self.files.remove(name);
         let removes = matches!(call, Call::Remove(_));
         self.lines.push(if removes { Line::Remove(name) } else { Line::Unlink(name) });
+    }
+
+    fn symlink(&mut self, from: Name, to: Name) {
+        self.need_parent(from);
+        self.need_parent(to);
+        self.lines.push(Line::Symlink(from, to));
     }
 
     fn link(&mut self, from: Name, to: Name) {

@@ -45,22 +45,22 @@ const NAMES: [(Name, &str, &str); 12] = [
 
 impl Name {
     /// As j-lang writes it.
-    pub fn text(self) -> &'static str {
+    pub(super) fn text(self) -> &'static str {
         NAMES[self as usize].1
     }
 
     /// Where it is.
-    pub fn path(self) -> FsPath {
+    pub(super) fn path(self) -> FsPath {
         FsPath::from(NAMES[self as usize].2)
     }
 
     /// Whether it is a directory.
-    pub fn is_dir(self) -> bool {
+    pub(super) fn is_dir(self) -> bool {
         matches!(self, Name::Test | Name::A | Name::AC | Name::B)
     }
 
     /// The directory that it lies in.
-    pub fn parent(self) -> Name {
+    pub(super) fn parent(self) -> Name {
         match self {
             Name::Test | Name::A | Name::B | Name::Foo | Name::Bar => Name::Test,
             Name::AC | Name::AFoo | Name::ABar => Name::A,
@@ -70,7 +70,7 @@ impl Name {
     }
 
     /// The other one of the two beside which it lies; itself if it is alone.
-    pub fn sibling(self) -> Name {
+    pub(super) fn sibling(self) -> Name {
         match self {
             Name::Test => Name::Test,
             Name::AC => Name::AC,
@@ -253,7 +253,8 @@ impl FromStr for Line {
             let word = word(index)?;
             word.parse::<i64>().map_err(|_| format!("{word:?} is no number"))
         };
-        let range = |first| Ok::<_, String>(Range { offset: number(first)?, len: number(first + 1)? });
+        let range =
+            |first| Ok::<_, String>(Range { offset: number(first)?, len: number(first + 1)? });
         let mode = |index| word(index).and_then(read_mode);
         Ok(match call {
             "open" => Line::Open(name(1)?, read_flags(word(2)?)?, mode(3)?),

@@ -1,8 +1,6 @@
 //! From j-lang to operations.
 
-use fathom_core::flags::{
-    FallocateMode, Mode, MsyncFlags, OpenFlags, RenameFlags, XattrFlags,
-};
+use fathom_core::flags::{FallocateMode, Mode, MsyncFlags, OpenFlags, RenameFlags, XattrFlags};
 use fathom_core::{FsBytes, Op, Pattern, Slot, Target};
 
 use super::jlang::{Line, Name, Range};
@@ -14,8 +12,7 @@ const XATTR: &str = "user.xattr1";
 const XATTR_BYTES: u64 = 4;
 
 /// How ACE opens a file for a direct write.
-const DIRECT: OpenFlags =
-    OpenFlags::O_RDWR.union(OpenFlags::O_DIRECT).union(OpenFlags::O_SYNC);
+const DIRECT: OpenFlags = OpenFlags::O_RDWR.union(OpenFlags::O_DIRECT).union(OpenFlags::O_SYNC);
 
 /// Every name has its own slot.
 fn slot(name: Name) -> Slot {
@@ -76,9 +73,7 @@ fn call(line: &Line) -> Option<Op> {
         Line::Falloc(name, mode, Range { offset, len }) => {
             Op::Fallocate { slot: slot(*name), mode: *mode, offset: *offset, len: *len }
         }
-        Line::Truncate(name, len) => {
-            Op::Truncate { target: Target::Path(path(name)), len: *len }
-        }
+        Line::Truncate(name, len) => Op::Truncate { target: Target::Path(path(name)), len: *len },
         Line::Link(from, to) => Op::Link { from: path(from), to: path(to), follow: false },
         Line::Symlink(from, to) => {
             Op::Symlink { target: FsBytes::from(path(from).as_bytes()), path: path(to) }

@@ -27,7 +27,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use fathom_core::{Digest, Op};
 
 pub use jlang::{JlangError, Line, Name};
-pub use space::{AceOp, Space, Workloads};
+pub use space::{AceOp, Space};
 
 /// Domain of the digest that tells workloads apart.
 const DOMAIN_WORKLOAD: u64 = 23;
@@ -121,7 +121,9 @@ pub struct Part {
 
 /// Text that is no share.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no part of a run: give NUMBER/PARTS, for example 3/16, with a number from 1 to PARTS")]
+#[error(
+    "{0:?} is no part of a run: give NUMBER/PARTS, for example 3/16, with a number from 1 to PARTS"
+)]
 pub struct PartSyntax(String);
 
 impl Part {

@@ -215,7 +215,8 @@ pub(super) fn shares(calls: &[Call]) -> bool {
     let mut used: Vec<&str> = Vec::new();
     for (index, call) in calls.iter().enumerate() {
         let tokens = call.tokens();
-        let directories = used.len() == 2 && used.iter().all(|used| matches!(*used, "A" | "B" | "AC"));
+        let directories =
+            used.len() == 2 && used.iter().all(|used| matches!(*used, "A" | "B" | "AC"));
         let common = call.is_about_directories()
             || directories
             || tokens.iter().any(|token| used.contains(token));
@@ -292,7 +293,7 @@ impl Space {
     }
 
     /// Operations of a workload.
-    pub fn length(&self) -> usize {
+    pub(super) fn length(&self) -> usize {
         self.length
     }
 
@@ -377,7 +378,7 @@ impl Space {
     }
 
     /// How many workloads there are, without making them.
-    pub fn count(&self) -> u64 {
+    pub(super) fn count(&self) -> u64 {
         let mut count = 0;
         let mut tuples = Tuples::new(self);
         while let Some(calls) = tuples.next() {
@@ -388,7 +389,7 @@ impl Space {
     }
 
     /// The workloads, in order.
-    pub fn workloads(&self) -> Workloads {
+    pub(super) fn workloads(&self) -> Workloads {
         let space = self.clone();
         let tuples = Tuples::new(&space);
         Workloads { space, tuples, current: None }
@@ -474,7 +475,7 @@ impl Odometer {
 
 /// The workloads of a space, one after the other.
 #[derive(Clone, Debug)]
-pub struct Workloads {
+pub(super) struct Workloads {
     space: Space,
     tuples: Tuples,
     /// The calls, what can be synced, and which choice of that comes next.

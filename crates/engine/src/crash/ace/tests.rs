@@ -1,3 +1,5 @@
+//! ACE's counts, its text, and what comes of it.
+
 use super::*;
 
 fn space(length: usize, nested: bool) -> Space {

@@ -139,7 +139,8 @@ fn quoted(path: &FsPath) -> String {
 
 /// The command of an operation, empty if nothing has to be done; `None` if there is none.
 fn command(op: &Op, open: &mut BTreeMap<Slot, FsPath>) -> Option<String> {
-    let xfs_io = |path: &FsPath, what: String| format!("$XFS_IO_PROG -c \"{what}\" {}", quoted(path));
+    let xfs_io =
+        |path: &FsPath, what: String| format!("$XFS_IO_PROG -c \"{what}\" {}", quoted(path));
     let of = |slot: &Slot, open: &BTreeMap<Slot, FsPath>| open.get(slot).cloned();
     Some(match op {
         Op::Open { slot, path, flags, .. } => {
@@ -181,9 +182,7 @@ fn command(op: &Op, open: &mut BTreeMap<Slot, FsPath>) -> Option<String> {
             };
             xfs_io(&of(slot, open)?, what)
         }
-        Op::Truncate { target: Target::Path(path), len } => {
-            xfs_io(path, format!("truncate {len}"))
-        }
+        Op::Truncate { target: Target::Path(path), len } => xfs_io(path, format!("truncate {len}")),
         Op::Truncate { target: Target::Slot(slot), len } => {
             xfs_io(&of(slot, open)?, format!("truncate {len}"))
         }

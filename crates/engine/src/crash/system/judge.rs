@@ -245,7 +245,8 @@ impl CrashSystem<'_> {
             self.ledger.reach("recovery wrote to the device");
         }
         let view = facts.view.as_ref().ok();
-        if let Some((digest, tree)) = view.and_then(|view| Some((view.digest, view.tree.as_ref()?))) {
+        if let Some((digest, tree)) = view.and_then(|view| Some((view.digest, view.tree.as_ref()?)))
+        {
             let mut trees = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
             if trees.len() >= TREES_MAX {
                 trees.clear();

@@ -66,7 +66,8 @@ impl Examiner {
     /// A place for disks of so many bytes.
     pub(super) fn new(recipe: &Recipe, disk_bytes: usize) -> Result<Examiner, SubjectError> {
         let name = format!("fathom-image-{}", std::process::id());
-        let disk = SharedMemory::new(&name, disk_bytes).map_err(SubjectError::io("make", "a disk"))?;
+        let disk =
+            SharedMemory::new(&name, disk_bytes).map_err(SubjectError::io("make", "a disk"))?;
         Ok(Examiner {
             recipe: recipe.clone(),
             executor: None,
@@ -221,7 +222,11 @@ impl Examiner {
     }
 
     /// Executes operations that change nothing on a disk, which stays mounted for the next ones.
-    pub(super) fn read(&mut self, disk: &Image, ops: &[Op]) -> Result<Result<Vec<Outcome>, Errno>, HarnessFault> {
+    pub(super) fn read(
+        &mut self,
+        disk: &Image,
+        ops: &[Op],
+    ) -> Result<Result<Vec<Outcome>, Errno>, HarnessFault> {
         if self.mounted.as_ref().is_none_or(|(digest, _)| *digest != disk.digest()) {
             self.leave()?;
             self.load(disk)?;
@@ -240,7 +245,8 @@ impl Examiner {
     pub(super) fn capacity(&mut self, disk: &Image) -> Result<u64, HarnessFault> {
         self.leave()?;
         self.load(disk)?;
-        let root = self.mount()?.map_err(|errno| HarnessFault::new("mounting a new disk", errno))?;
+        let root =
+            self.mount()?.map_err(|errno| HarnessFault::new("mounting a new disk", errno))?;
         let filled = usable::fill(self.executor()?)?;
         self.unmount(root)?;
         filled.map_err(|trouble| HarnessFault::new("filling a new disk", format!("{trouble:?}")))
@@ -259,7 +265,11 @@ fn complaint(output: &str) -> String {
 }
 
 /// Executes an operation of a workload, on a mount.
-pub(super) fn execute(executor: &mut Executor, op: &Op, root: &OwnedFd) -> Result<Outcome, HarnessFault> {
+pub(super) fn execute(
+    executor: &mut Executor,
+    op: &Op,
+    root: &OwnedFd,
+) -> Result<Outcome, HarnessFault> {
     match narrowed(op, root) {
         Some(outcome) => Ok(outcome),
         None => executor.apply(op),

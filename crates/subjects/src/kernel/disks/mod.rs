@@ -90,8 +90,7 @@ impl KernelDisks {
             Ok(RecordingPlace { recipe: place.clone(), executor: None, disk })
         })?;
         let (place, size) = (recipe.clone(), blank.size());
-        let examiners =
-            Pool::new("examiner", threads, move || Ok(Examiner::new(&place, size)?))?;
+        let examiners = Pool::new("examiner", threads, move || Ok(Examiner::new(&place, size)?))?;
         let capacity_bytes = OnceLock::new();
         let (name, version) = (name.to_owned(), version(&recipe));
         Ok(KernelDisks { name, version, profile, blank, recorders, examiners, capacity_bytes })

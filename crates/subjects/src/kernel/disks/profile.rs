@@ -95,12 +95,16 @@ impl CrashProfile {
     /// If it is none; says where.
     pub fn parse(name: &str, text: &str) -> Result<CrashProfile, SubjectError> {
         let wrong = |error: String| SubjectError::Recipe(format!("promises {name}: {error}"));
-        let mut table: toml::Table = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        let mut table: toml::Table =
+            toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
         let disk = match table.remove("disk") {
-            Some(disk) => disk.try_into().map_err(|error: toml::de::Error| wrong(error.to_string()))?,
+            Some(disk) => {
+                disk.try_into().map_err(|error: toml::de::Error| wrong(error.to_string()))?
+            }
             None => SmallDisk::default(),
         };
-        let guarantee = Guarantee::parse(&table.to_string()).map_err(|error| wrong(error.to_string()))?;
+        let guarantee =
+            Guarantee::parse(&table.to_string()).map_err(|error| wrong(error.to_string()))?;
         Ok(CrashProfile { name: name.to_owned(), is_own: true, guarantee, disk })
     }
 

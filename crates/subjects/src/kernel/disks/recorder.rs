@@ -18,7 +18,8 @@ use fathom_block::{Event, Image, WriteLog};
 use fathom_core::{HarnessFault, Op, Outcome};
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
+    fsopen,
 };
 
 use super::server::{BUFFER_BYTES, Served, Server};
@@ -57,7 +58,8 @@ impl DiskRecorder {
         let size = base.size();
         let disk = SharedMemory::new("fathom-disk", size).map_err(failed("make"))?;
         let journal = Journal::new().map_err(failed("make"))?;
-        let buffer = SharedMemory::new("fathom-disk-buffer", BUFFER_BYTES).map_err(failed("make"))?;
+        let buffer =
+            SharedMemory::new("fathom-disk-buffer", BUFFER_BYTES).map_err(failed("make"))?;
         journal.head().hold_nanos.store(HOLD_NANOS, Ordering::Relaxed);
         let (connection, mount) = connect().map_err(failed("mount"))?;
         let (served, buffer_ref) = (&disk, &buffer);
@@ -72,8 +74,15 @@ impl DiskRecorder {
         let device = LoopDevice::attach_direct(&file)?;
         let merging = Merging::switch_off(&device);
         let blank = Image::new(size, base.erased());
-        let mut recorder =
-            DiskRecorder { device, _merging: merging, server, disk, journal, _buffer: buffer, base: blank };
+        let mut recorder = DiskRecorder {
+            device,
+            _merging: merging,
+            server,
+            disk,
+            journal,
+            _buffer: buffer,
+            base: blank,
+        };
         recorder.restart(base);
         Ok(recorder)
     }

@@ -325,7 +325,9 @@ impl Serving<'_> {
             return self.refuse(unique, libc::EIO);
         };
         // SAFETY: as for a write.
-        unsafe { std::ptr::write_bytes(self.served.disk.start().add(at as usize), 0, len as usize) };
+        unsafe {
+            std::ptr::write_bytes(self.served.disk.start().add(at as usize), 0, len as usize)
+        };
         self.hold(Held { unique, index, written: None });
     }
 }

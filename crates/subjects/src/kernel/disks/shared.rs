@@ -61,7 +61,10 @@ impl SharedMemory {
 
     /// Changes bytes, which nobody else uses now.
     pub(super) fn write(&mut self, at: usize, bytes: &[u8]) {
-        assert!(at.checked_add(bytes.len()).is_some_and(|end| end <= self.len), "inside the memory");
+        assert!(
+            at.checked_add(bytes.len()).is_some_and(|end| end <= self.len),
+            "inside the memory"
+        );
         // SAFETY: the range lies in the mapping; nothing is mounted from it while we write.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.start().add(at), bytes.len()) };
     }
@@ -118,7 +121,8 @@ const REQUESTS_MAX: usize = 1 << 17;
 const DATA_MAX: usize = 512 << 20;
 
 /// Offset of the data.
-const DATA_AT: usize = (size_of::<Head>() + REQUESTS_MAX * size_of::<Request>()).next_multiple_of(4096);
+const DATA_AT: usize =
+    (size_of::<Head>() + REQUESTS_MAX * size_of::<Request>()).next_multiple_of(4096);
 
 /// Everything that a disk was told, in memory that the server writes and the recorder reads.
 pub(super) struct Journal {

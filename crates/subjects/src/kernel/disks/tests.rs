@@ -1,5 +1,7 @@
 //! Recorded disks are what the kernel wrote. Need root.
 
+use std::io::Write as _;
+
 use fathom_block::{Event, Level};
 use fathom_core::flags::OpenFlags;
 use fathom_core::{FsPath, Mode, Pattern};
@@ -9,7 +11,7 @@ use super::*;
 /// A file system, or why it cannot be had here.
 fn disks(name: &str) -> Option<KernelDisks> {
     if !rustix::process::geteuid().is_root() {
-        println!("SKIP {name}: needs root");
+        writeln!(std::io::stdout(), "SKIP {name}: needs root").unwrap();
         return None;
     }
     let profile = CrashProfile::of(name);

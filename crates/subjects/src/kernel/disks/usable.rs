@@ -104,7 +104,9 @@ fn delete_everything(executor: &mut Executor, tree: &Tree) -> Tried<()> {
     let left = executor.observe()?.entries.len();
     Ok(match left {
         1 => Ok(()),
-        left => Err(Trouble::Unusable(format!("{} entries are left after all were deleted", left - 1))),
+        left => {
+            Err(Trouble::Unusable(format!("{} entries are left after all were deleted", left - 1)))
+        }
     })
 }
 

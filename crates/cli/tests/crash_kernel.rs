@@ -1,0 +1,136 @@
+//! `fathom crash` on file systems of the kernel. Needs root.
+
+mod common;
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use common::{ask, scratch};
+
+fn json(args: &[&str], dir: &Path) -> (i32, Value) {
+    common::json(&[args, &["--json"]].concat(), dir)
+}
+
+/// Whether file systems can be mounted here; says so if not.
+fn can_mount(test: &str) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    // The files of a process belong to its effective user (proc(5)).
+    let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    if !root {
+        println!("SKIP {test}: needs root");
+    }
+    root
+}
+
+/// A few workloads, looked at after each write.
+const FEW: [&str; 8] =
+    ["--workload", "ace:1", "--ace-ops", "rename,truncate", "--level", "linear", "--part", "1/8"];
+
+#[test]
+fn ace_is_counted_exported_and_imported() {
+    let dir = scratch();
+    let (code, counts) = json(&["crash", "ext4", "--workload", "ace:1", "--count"], dir.path());
+    assert_eq!(code, 0);
+    assert_eq!(counts["workloads"], 328);
+    assert_eq!(counts["unique"], 316);
+    assert_eq!(counts["unique_merged"], 300);
+    let nested = ["crash", "--workload", "ace:1,nested", "--count"];
+    assert_eq!(json(&nested, dir.path()).1["unique_merged"], 545);
+    let export = ["crash", "--workload", "ace:1,demo", "--export-jlang", "files"];
+    let answer = ask(&export, dir.path());
+    assert_eq!((answer.code, answer.err.as_str()), (0, ""), "{}", answer.out);
+    let files = std::fs::read_dir(dir.path().join("files")).expect("a directory").count();
+    assert!(answer.out.starts_with(&format!("{files} files")), "{}", answer.out);
+    // Somebody else's workloads, on a library.
+    let import = ["crash", "littlefs", "--workload", "jlang:files", "--level", "linear"];
+    let (code, report) = json(&import, dir.path());
+    assert!(code < 2, "{report}");
+    assert_eq!(report["workloads"]["workloads"], files);
+}
+
+#[test]
+fn mistakes_have_a_clear_error() {
+    let dir = scratch();
+    let wrong = |args: &[&str], word: &str| {
+        let answer = ask(&[&["crash"], args].concat(), dir.path());
+        assert_eq!(answer.code, 2, "{args:?}: {}", answer.out);
+        assert!(answer.err.contains(word), "{args:?}: {}", answer.err);
+    };
+    wrong(&["ext4", "--workload", "ace:4"], "1, 2 or 3");
+    wrong(&["ext4", "--workload", "ace:2,deep"], "nested or demo");
+    wrong(&["ext4", "--workload", "stpes"], "there are steps, ops, ace:1");
+    wrong(&["ext4", "--part", "17/16"], "3/16");
+    wrong(&["ext4", "--workload", "ops", "--part", "1/2"], "ace:2");
+    wrong(&["ext4", "--ace-ops", "leap"], "ACE has no operation \"leap\"");
+    wrong(&["ext4", "--promises", "ext5"], "ext4-journal");
+    wrong(&["ext4", "--mutant", "drop-everything"], "drop-flush");
+    wrong(&["littlefs", "--mount-opts", "x"], "kernel file systems");
+    wrong(&["tmpfs"], "in memory");
+    if can_mount("mistakes_have_a_clear_error") {
+        wrong(&["ext4", "--mkfs-opts=-Z"], "mkfs.ext4");
+        wrong(&["ext4", "--mount-opts", "no_such_option"], "no_such_option");
+    }
+}
+
+fn is_clean(name: &str) {
+    if !can_mount(name) {
+        return;
+    }
+    let dir = scratch();
+    let (code, report) = json(&[&["crash", name], &FEW[..]].concat(), dir.path());
+    assert_eq!(code, 0, "{report}");
+    let states = report["crash_states"].as_u64().expect("a number");
+    let images = report["crash_images"].as_u64().expect("a number");
+    assert!(states > images && images > 5, "{report}");
+}
+
+#[test]
+fn ext4_keeps_its_promises() {
+    is_clean("ext4");
+}
+
+#[test]
+fn xfs_keeps_its_promises() {
+    is_clean("xfs");
+}
+
+#[test]
+fn btrfs_keeps_its_promises() {
+    is_clean("btrfs");
+}
+
+/// What lies is found, with the right class, and the recorded disk shows it again.
+fn finds(subject: &str, more: &[&str], classes: &[&str]) {
+    if !can_mount(subject) {
+        return;
+    }
+    let dir = scratch();
+    let few =
+        ["--workload", "ace:1", "--ace-ops", "creat", "--first", "--no-checker", "--no-probe"];
+    let args = [&["crash", subject], more, &few].concat();
+    let (code, report) = json(&args, dir.path());
+    assert_eq!(code, 1, "{args:?}: {report}");
+    let finding = &report["findings"][0];
+    let class = finding["class"].as_str().expect("a class");
+    assert!(classes.contains(&class), "{args:?}: {finding}");
+    assert_eq!(finding["reproduced"], true, "{finding}");
+    let id = finding["id"].as_str().expect("an id");
+    let found = dir.path().join("fathom-out").join(id);
+    for file in ["recording.bin", "crash.img", "repro.sh", "xfstests.sh", "log-writes.bin"] {
+        assert!(found.join(file).is_file(), "{file}");
+    }
+    let (code, replay) = json(&["replay", id], dir.path());
+    assert_eq!((code, replay["verdict"].as_str()), (0, Some("reproduced")), "{replay}");
+}
+
+#[test]
+fn a_call_that_syncs_nothing_is_found_on_ext4() {
+    finds("ext4", &["--mutant", "ignore-fsync", "--level", "linear"], &["lost_entry"]);
+}
+
+#[test]
+fn a_disk_that_drops_flushes_is_found_on_btrfs() {
+    let more = ["--mutant", "drop-flush", "--level", "lost"];
+    finds("btrfs", &more, &["unmountable", "lost_entry", "unreadable"]);
+}
