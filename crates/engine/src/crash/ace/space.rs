@@ -297,7 +297,7 @@ impl Space {
         self.length
     }
 
-    /// Whether `path` is one that the workloads of this space use.
+    /// The pairs of files that a call with two names takes.
     fn pairs(&self) -> Vec<(Name, Name)> {
         let firsts = self.files.iter().chain(&self.second_files);
         let all = firsts.flat_map(|from| self.second_files.iter().map(move |to| (*from, *to)));
