@@ -3,7 +3,7 @@
 //! Blocks are compared by their checksums. A version that was shorter has zeros there, which is why
 //! zeros are legal where a file grew since it was durable and nowhere else.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use fathom_block::backed::Data;
@@ -83,7 +83,8 @@ fn bytes(model: &Model, ino: Ino, offset: u64, len: u64) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn size(model: &Model, ino: Ino) -> Option<u64> {
+/// The size of an object; `None` if it does not exist.
+pub(super) fn size(model: &Model, ino: Ino) -> Option<u64> {
     model.volume().attr(ino).ok().map(|attr| attr.size)
 }
 
@@ -167,11 +168,27 @@ impl History {
         if let Some(wrong) = self.check_size(file, size, span) {
             return Some(wrong);
         }
+        let needed = self.needed_bytes(file.ino, &durable.blocks);
+        if file.entry.size < needed {
+            let what = format!("size should be at least {needed}, is {}", file.entry.size);
+            return Some(BrokenRule { rule: Rule::Size, path: file.path.clone(), what });
+        }
         let blocks = file.entry.size.div_ceil(BLOCK_BYTES);
         (0..blocks).find_map(|block| {
             let durable = durable.blocks.get(&block).map_or(data, |at| data.max(*at));
             self.check_block(file, block, durable, span, contents)
         })
+    }
+
+    /// The size without which blocks that were made durable by themselves could not be read.
+    fn needed_bytes(&self, ino: Ino, blocks: &BTreeMap<u64, usize>) -> u64 {
+        let of_block = |(block, since): (&u64, &usize)| {
+            let sizes = self.moments[*since..].iter().map(|moment| size(&moment.model, ino));
+            // What was cut off later need not be there.
+            let smallest = sizes.map(|size| size.unwrap_or(0)).min().unwrap_or(0);
+            ((block + 1) * BLOCK_BYTES).min(smallest)
+        };
+        blocks.iter().map(of_block).max().unwrap_or(0)
     }
 
     /// The size is that of a version, or the end of a block on the way from one to the next: a write

@@ -14,7 +14,7 @@ use fathom_core::flags::{MsyncFlags, OpenFlags};
 use fathom_core::{Digest, Entry, FsBytes, FsPath, Kind, Op, Slot, Tree};
 use fathom_model::{Ino, Model, ROOT, TreeOptions};
 
-use super::contents::{changed_blocks, contents_of};
+use super::contents::{changed_blocks, contents_of, size};
 
 /// A name in a directory.
 pub(super) type Name = (Ino, FsBytes);
@@ -286,8 +286,12 @@ impl History {
         if makes >= Makes::Data && last > 0 {
             let (before, after) = (&self.moments[last - 1], &self.moments[last]);
             let changed = changed_blocks(&before.model, &after.model, ino);
+            // A size that other writes made is theirs.
+            let grew = size(&before.model, ino) < size(&after.model, ino);
             let durable = self.objects.entry(ino).or_default();
-            durable.size = last;
+            if grew {
+                durable.size = last;
+            }
             durable.blocks.extend(changed.into_iter().map(|block| (block, last)));
             self.raise_whole(|moment| contents_of(moment, ino));
         }
@@ -338,7 +342,17 @@ impl History {
         self.raise_metadata(|moment| {
             names.iter().map(|name| moment.names.get(name).copied()).collect::<Vec<_>>()
         });
-        self.names.extend(names.into_iter().map(|name| (name, last)));
+        // A name that is not meant any more leads elsewhere since then; to what, is not said.
+        let since = |name: &Name| {
+            let is_meant = |index: &usize| {
+                self.moments[*index].names.get(name).is_some_and(|to| meant(name, *to))
+            };
+            let newest = (self.commit..=last).rev().find(is_meant);
+            newest.map_or(last, |index| (index + 1).min(last))
+        };
+        let durable: Vec<(Name, usize)> =
+            names.into_iter().map(|name| (name.clone(), since(&name))).collect();
+        self.names.extend(durable);
     }
 
     /// An object that can be found exists, and so do the directories that lead to it.
