@@ -13,6 +13,7 @@ use fathom_engine::check::finding::investigate::{FindingSource, hang};
 use fathom_engine::{Participant, Report, check_all};
 use fathom_record::{Kept, Known};
 
+use crate::execution::RecordedSubject;
 use crate::plan::CheckPlan;
 use crate::progress::{KnownArgs, RunObserver};
 use crate::subjects::Spec;
@@ -35,8 +36,14 @@ pub(crate) fn with_subject<T: Send>(
         let handle = scope.spawn(|| {
             let mut subject =
                 worker::watched(Activity::SettingUp, || spec.build(reference, times))?;
-            let done = work(subject.as_mut());
-            worker::watched(Activity::Closing, || drop(subject));
+            if !worker::in_guest().is_some_and(|guest| guest.virtual_clock) {
+                let done = work(subject.as_mut());
+                worker::watched(Activity::Closing, || drop(subject));
+                return done;
+            }
+            let mut recorded = RecordedSubject::new(subject);
+            let done = work(&mut recorded);
+            worker::watched(Activity::Closing, || recorded.finish());
             done
         });
         handle.join().unwrap_or_else(|_| Err(anyhow!("the harness panicked: see above")))

@@ -28,6 +28,8 @@ pub(crate) enum Name {
     Check,
     /// Corrupted disks judged per second, against the bare e2fsck in a loop
     Fsck,
+    /// Boot, checked operations and remounts in a guest, against the host (root, FATHOM_GUEST_KERNEL)
+    Guest,
     /// What `fathom cover` costs the traced program, against strace and bpftrace (root)
     Cover,
 }
@@ -55,6 +57,7 @@ pub(crate) fn run(name: Name) -> Result<()> {
         Name::Testbed => ("fathom-subjects", "testbed"),
         Name::CrashLibrary => ("fathom", "crash_library"),
         Name::Check => ("fathom", "check"),
+        Name::Guest => ("fathom", "guest"),
         Name::Cover => ("fathom-trace", "cover"),
         Name::Fsck => ("fathom-fsck", "fsck"),
     };

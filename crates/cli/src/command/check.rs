@@ -14,6 +14,7 @@ use super::Ending;
 use crate::args::CheckArgs;
 use crate::campaign::run_check;
 use crate::cover::own::{self, Files};
+use crate::execution::{self, Execution};
 use crate::plan::{self, CheckPlan};
 use crate::progress::{RunObserver, started};
 use crate::supervise::output::shown;
@@ -48,13 +49,18 @@ pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
     if report.stats.ops == 0 && ending == Ending::Clean {
         bail!("nothing was executed: this run says nothing about {}", checked.spec);
     }
+    let execution = execution::take().map(|execution| execution.summary());
     if json {
         let mut value = report_json(&checked, &report, observer.run());
+        value["guest"] = serde_json::to_value(&execution)?;
         value.as_object_mut().expect("it is one").extend(own::json(&coverage));
         print_json(&value)?;
     } else {
         let coverage = own::line(&coverage, &files);
         print(&summary(&checked, &report, observer.run(), &coverage, out))?;
+        if let Some(execution) = &execution {
+            print(&execution_text(execution))?;
+        }
     }
     Ok(ending)
 }
@@ -199,6 +205,14 @@ fn report_json(checked: &CheckPlan, report: &Report, run: &Run) -> Value {
         "seconds": stats.elapsed.as_secs_f64(),
         "seed": checked.plan.seed,
     })
+}
+
+/// What names the execution of a guest.
+fn execution_text(execution: &Execution) -> String {
+    let disk = execution.disk.map(|disk| format!(", disk {disk:016x}")).unwrap_or_default();
+    let kernel = worker::in_guest().map_or("", |guest| &guest.kernel);
+    let (seconds, digest) = (execution.clock_ns as f64 / 1e9, execution.digest);
+    format!("guest {kernel}: execution {digest:016x}{disk}, its clock at {seconds:.6}\n")
 }
 
 /// The last lines, for people: verdict, amount, map, coverage, and where the rest is.

@@ -15,6 +15,7 @@ use super::Ending;
 use super::again::AgainRun;
 use crate::args::ReplayArgs;
 use crate::campaign::with_subject;
+use crate::execution::{self, Comparison};
 use crate::locate::{
     crash_finding, demand_trust, design_finding, finding_dir, fsck_finding, locate,
 };
@@ -59,6 +60,7 @@ pub(crate) fn run(args: &ReplayArgs, out: &Path, json: bool) -> Result<Ending> {
     })?;
     run.finish(replay.steps.len(), verdict_text(&replay));
     let disks = stored.map_or(0, |stored| stored.disks.len());
+    let execution = compare_execution(args, out)?;
     if json {
         print_json(&json!({
             "verdict": replay.verdict,
@@ -68,16 +70,33 @@ pub(crate) fn run(args: &ReplayArgs, out: &Path, json: bool) -> Result<Ending> {
             "recorded": replay.recorded,
             "disks": disks,
             "disk": shown,
+            "guest": execution,
         }))?;
     } else {
         print(&text(&replay, &spec))?;
         if disks > 0 {
             print(&disks_text(disks, shown.as_ref()))?;
         }
+        if let Some(execution) = &execution {
+            print(&execution.text())?;
+        }
     }
     // The question is whether the record is true: 0 says yes, so that scripts can `bisect run` on it.
     let same = replay.verdict == ReplayVerdict::Reproduced || shown.is_some();
     Ok(if same { Ending::Clean } else { Ending::Findings })
+}
+
+/// In a guest with a clock of its own: whether it was the same execution as the recorded one.
+fn compare_execution(args: &ReplayArgs, out: &Path) -> Result<Option<Comparison>> {
+    let Some(guest) = worker::in_guest().filter(|guest| guest.virtual_clock) else {
+        return Ok(None);
+    };
+    let (Some(execution), Ok(dir)) = (execution::take(), finding_dir(&args.what, out)) else {
+        return Ok(None);
+    };
+    let which = if args.full { "trace" } else { "minimal" };
+    let name = format!("execution-{which}-{}-{}.json", guest.kernel, guest.kernel_seed);
+    execution.compare_or_record(&dir.join(name)).map(Some)
 }
 
 /// The finding's directory, if it is one with disks in it.

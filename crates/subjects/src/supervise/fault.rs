@@ -28,17 +28,20 @@ pub(crate) enum Death {
     Hang,
     /// The harness panics.
     Panic,
+    /// The kernel panics; only that of a guest.
+    Kernel,
 }
 
 impl Death {
     /// Every death, with its name.
-    const ALL: [(&'static str, Death); 6] = [
+    const ALL: [(&'static str, Death); 7] = [
         ("dies-by-segv", Death::Segv),
         ("dies-by-kill", Death::Kill),
         ("dies-by-oops", Death::Thread),
         ("eats-memory", Death::Memory),
         ("hangs", Death::Hang),
         ("panics", Death::Panic),
+        ("crashes-the-kernel", Death::Kernel),
     ];
 
     /// Dies.
@@ -68,6 +71,12 @@ impl Death {
                     std::thread::park();
                 },
                 Death::Panic => panic!("asked for"),
+                Death::Kernel => {
+                    let is_guest = std::env::var_os("FATHOM_IN_GUEST").is_some();
+                    assert!(is_guest, "this would end the host: give --guest");
+                    // If that fails the operation is executed, and the test notices.
+                    let _ = std::fs::write("/proc/sysrq-trigger", "c");
+                }
             }
         }
     }

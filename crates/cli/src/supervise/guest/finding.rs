@@ -121,6 +121,13 @@ impl<'a> Deaths<'a> {
         self.summary(true, operations)
     }
 
+    /// The time was over and the last guest was in the middle of something: what it has found is on disk.
+    pub(super) fn time_over(&self, round: &Round<'_>, operations: u64) -> Result<u8> {
+        say!("fathom: the time is over: the guest was ended in the middle of its work");
+        let code = self.over(operations)?;
+        Ok(if round.findings() > 0 { 1 } else { code })
+    }
+
     /// Somebody interrupted the campaign.
     pub(super) fn interrupted(&self, round: &Round<'_>) -> Result<u8> {
         say!("fathom: interrupted: what was told is not complete");

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use fathom_guest::{Boot, Kernel};
+use fathom_record::Finding;
 use fathom_subjects::supervise::SignalSource;
 
 use self::finding::Deaths;
@@ -23,6 +24,7 @@ use self::round::{Round, RoundEnd};
 use super::death::{Death, Teller};
 use super::worker::InGuest;
 use crate::args::{Cli, Command};
+use crate::locate::finding_dir;
 use crate::plan::clock_seed;
 use crate::text::{print, say};
 
@@ -51,7 +53,7 @@ pub(crate) fn run(cli: &Cli, out: &Path, signals: &SignalSource, kernel: &str) -
             kernel.release
         );
     }
-    let seed = seed(cli);
+    let seed = seed(cli, out);
     let first = cli.guest_seed.unwrap_or(seed);
     let mut worst = 0;
     for kernel_seed in (0..cli.guest_seeds.unwrap_or(1)).map(|nth| first.wrapping_add(nth)) {
@@ -81,11 +83,17 @@ pub(crate) fn run(cli: &Cli, out: &Path, signals: &SignalSource, kernel: &str) -
     Ok(ExitCode::from(worst))
 }
 
-/// The seed of the campaign, as typed or from the clock.
-fn seed(cli: &Cli) -> u64 {
+/// The seed of the campaign, as typed or from the clock; of what is repeated, that of the finding's guest.
+fn seed(cli: &Cli, out: &Path) -> u64 {
+    let recorded = |what: &str| {
+        let finding = Finding::read(&finding_dir(what, out).ok()?).ok()?;
+        finding.labels.get("guest_seed")?.parse().ok()
+    };
     match &cli.command {
         Some(Command::Check(args)) => args.seed.unwrap_or_else(clock_seed),
         Some(Command::Crash(args)) => args.seed,
+        Some(Command::Replay(args)) => recorded(&args.what).unwrap_or(1),
+        Some(Command::Shrink(args)) => recorded(&args.what).unwrap_or(1),
         _ => 1,
     }
 }
@@ -108,6 +116,7 @@ impl GuestCampaign<'_> {
                     }
                     deaths.add(&mut round, death)?;
                 }
+                RoundEnd::TimeOver => return deaths.time_over(&round, self.ops_before + ops),
                 RoundEnd::Death(Death::Interrupted) => return deaths.interrupted(&round),
                 RoundEnd::Death(Death::Failed(how)) => bail!("{how}"),
             }

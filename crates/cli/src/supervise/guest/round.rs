@@ -37,6 +37,8 @@ const TAIL_LINES: usize = 12;
 pub(super) enum RoundEnd {
     /// The command came to its end.
     Code(u8),
+    /// Its time was over, and it did not end by itself.
+    TimeOver,
     /// Something ended it.
     Death(Death),
 }
@@ -94,7 +96,10 @@ impl<'a> Round<'a> {
             }
             if let Some(death) = self.look(started)? {
                 self.guest.kill();
-                break RoundEnd::Death(death);
+                break match (death, self.asked) {
+                    (Death::Interrupted, Some((_, false))) => RoundEnd::TimeOver,
+                    (death, _) => RoundEnd::Death(death),
+                };
             }
             std::thread::sleep(LOOK_EVERY);
         };

@@ -1,0 +1,284 @@
+//! A running digest of what a subject in a guest does: every operation, its answer and the guest's clock
+//! after it, and the disk at the end. A guest is a function of its seed, so the same command with the same
+//! kernel and seed has the same digest; where it has not, [`Execution`] says from which operation on.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use fathom_core::{
+    Caller, Capability, CheckerReport, FsBytes, FsPath, HarnessFault, Op, Outcome, PathState,
+    RestoreMethod, Saved, Subject, Testbed, Tree, Unblock,
+};
+use serde::{Deserialize, Serialize};
+use twox_hash::XxHash64;
+
+/// Digests of single operations that are kept; beyond that only the running one is.
+const STEPS_MAX: usize = 100_000;
+
+/// What a subject did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Execution {
+    /// Operations that were executed, those of verifying and shrinking included.
+    pub(crate) operations: u64,
+    /// The guest's clock after the last one, in nanoseconds.
+    pub(crate) clock_ns: u64,
+    /// Of all operations, their answers and the clock after each.
+    pub(crate) digest: u64,
+    /// Of the disk at the end, where there is one.
+    pub(crate) disk: Option<u64>,
+    /// The running digest after each operation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) steps: Vec<u64>,
+}
+
+/// How an execution compares with the recorded one.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "execution")]
+pub(crate) enum Comparison {
+    /// None was recorded; this one is now.
+    Recorded,
+    /// The same.
+    Same {
+        /// How many operations.
+        operations: u64,
+    },
+    /// Not the same.
+    Left {
+        /// The first operation that went another way; none if only the disk differs.
+        operation: Option<u64>,
+    },
+}
+
+impl Execution {
+    fn step(&mut self, op: &Op, outcome: &Outcome, clock_ns: u64) {
+        let text = format!("{op} = {outcome} at {clock_ns}");
+        self.digest = XxHash64::oneshot(self.digest, text.as_bytes());
+        self.operations += 1;
+        self.clock_ns = clock_ns;
+        if self.steps.len() < STEPS_MAX {
+            self.steps.push(self.digest);
+        }
+    }
+
+    /// Without the digests of single operations.
+    pub(crate) fn summary(&self) -> Execution {
+        Execution { steps: Vec::new(), ..self.clone() }
+    }
+
+    /// Compares it with the one in a file, or writes it there if there is none.
+    pub(crate) fn compare_or_record(&self, path: &Path) -> Result<Comparison> {
+        if !path.exists() {
+            let text = serde_json::to_string(self)?;
+            fs::write(path, text).with_context(|| path.display().to_string())?;
+            return Ok(Comparison::Recorded);
+        }
+        let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let recorded: Execution =
+            serde_json::from_str(&text).with_context(|| path.display().to_string())?;
+        Ok(self.compare(&recorded))
+    }
+
+    fn compare(&self, recorded: &Execution) -> Comparison {
+        let differs = |(one, two): (&u64, &u64)| one != two;
+        let at = self.steps.iter().zip(&recorded.steps).position(differs);
+        let shorter = self.steps.len().min(recorded.steps.len());
+        match at {
+            Some(at) => Comparison::Left { operation: Some(at as u64 + 1) },
+            None if self.operations != recorded.operations => {
+                Comparison::Left { operation: Some(shorter as u64 + 1) }
+            }
+            None if self.summary() != recorded.summary() => Comparison::Left { operation: None },
+            None => Comparison::Same { operations: self.operations },
+        }
+    }
+}
+
+impl Comparison {
+    /// In words for people.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Comparison::Recorded => {
+                "the execution was recorded: the next replay is compared with it\n".to_owned()
+            }
+            Comparison::Same { operations } => format!(
+                "the same execution as recorded: {operations} operations with their answers, the clock, the disk\n"
+            ),
+            Comparison::Left { operation: Some(operation) } => {
+                format!(
+                    "NOT the recorded execution: it went another way at operation {operation}\n"
+                )
+            }
+            Comparison::Left { operation: None } => {
+                "NOT the recorded execution: the disk at the end is another one\n".to_owned()
+            }
+        }
+    }
+}
+
+/// What the subject of this process did last.
+static LAST: Mutex<Option<Execution>> = Mutex::new(None);
+
+/// What the subject of this process did, once it is gone.
+pub(crate) fn take() -> Option<Execution> {
+    LAST.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// A subject whose execution is recorded.
+pub(crate) struct RecordedSubject {
+    inner: Box<dyn Testbed>,
+    execution: Execution,
+}
+
+impl RecordedSubject {
+    pub(crate) fn new(inner: Box<dyn Testbed>) -> RecordedSubject {
+        RecordedSubject { inner, execution: Execution::default() }
+    }
+
+    /// The campaign is over: looks at the disk, and leaves what was recorded to [`take`].
+    pub(crate) fn finish(mut self) {
+        self.execution.disk = self.disk();
+        *LAST.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.execution);
+    }
+
+    fn disk(&mut self) -> Option<u64> {
+        if !self.inner.restore_methods().contains(&RestoreMethod::Remount) {
+            return None;
+        }
+        let saved = self.inner.save(RestoreMethod::Remount).ok()?;
+        let image = self.inner.image(saved).ok().flatten();
+        self.inner.forget(saved);
+        image.map(|image| XxHash64::oneshot(0, &image))
+    }
+
+    fn recorded(&mut self, op: &Op, outcome: &Result<Outcome, HarnessFault>) {
+        if let Ok(outcome) = outcome {
+            let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            self.execution.step(op, outcome, clock.as_nanos() as u64);
+        }
+    }
+}
+
+impl Subject for RecordedSubject {
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    fn capabilities(&self) -> BTreeSet<Capability> {
+        self.inner.capabilities()
+    }
+
+    fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
+        let outcome = self.inner.apply(op);
+        self.recorded(op, &outcome);
+        outcome
+    }
+
+    fn apply_as(&mut self, caller: Caller, op: &Op) -> Result<Outcome, HarnessFault> {
+        let outcome = self.inner.apply_as(caller, op);
+        self.recorded(op, &outcome);
+        outcome
+    }
+
+    fn observe(&mut self) -> Result<Tree, HarnessFault> {
+        self.inner.observe()
+    }
+}
+
+impl Testbed for RecordedSubject {
+    fn reset(&mut self) -> Result<(), HarnessFault> {
+        self.inner.reset()
+    }
+
+    fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {
+        self.inner.observe_paths(paths)
+    }
+
+    fn read_contents(
+        &mut self,
+        path: &FsPath,
+        offset: u64,
+        len: usize,
+    ) -> Result<Option<Vec<u8>>, HarnessFault> {
+        self.inner.read_contents(path, offset, len)
+    }
+
+    fn read_xattr(
+        &mut self,
+        path: &FsPath,
+        name: &FsBytes,
+    ) -> Result<Option<Vec<u8>>, HarnessFault> {
+        self.inner.read_xattr(path, name)
+    }
+
+    fn restore_methods(&self) -> Vec<RestoreMethod> {
+        self.inner.restore_methods()
+    }
+
+    fn save(&mut self, method: RestoreMethod) -> Result<Saved, HarnessFault> {
+        self.inner.save(method)
+    }
+
+    fn restore(&mut self, saved: Saved) -> Result<(), HarnessFault> {
+        self.inner.restore(saved)
+    }
+
+    fn forget(&mut self, saved: Saved) {
+        self.inner.forget(saved);
+    }
+
+    fn image(&mut self, saved: Saved) -> Result<Option<Vec<u8>>, HarnessFault> {
+        self.inner.image(saved)
+    }
+
+    fn adopt(&mut self, image: &[u8]) -> Result<Saved, HarnessFault> {
+        self.inner.adopt(image)
+    }
+
+    fn fsck(&mut self) -> Result<Option<CheckerReport>, HarnessFault> {
+        self.inner.fsck()
+    }
+
+    fn complaints(&mut self) -> Result<Vec<String>, HarnessFault> {
+        self.inner.complaints()
+    }
+
+    fn unblock(&self) -> Option<Unblock> {
+        self.inner.unblock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn execution(clocks: &[u64], disk: u64) -> Execution {
+        let mut execution = Execution { disk: Some(disk), ..Execution::default() };
+        for clock in clocks {
+            execution.step(&Op::Rmdir { path: "d".into() }, &Outcome::ok(0), *clock);
+        }
+        execution
+    }
+
+    #[test]
+    fn the_first_operation_that_went_another_way_is_named() {
+        let recorded = execution(&[1, 2, 3], 9);
+        let compare = |clocks: &[u64], disk| execution(clocks, disk).compare(&recorded);
+        assert_eq!(compare(&[1, 2, 3], 9), Comparison::Same { operations: 3 });
+        assert_eq!(compare(&[1, 7, 3], 9), Comparison::Left { operation: Some(2) });
+        assert_eq!(compare(&[1, 2], 9), Comparison::Left { operation: Some(3) });
+        assert_eq!(compare(&[1, 2, 3], 8), Comparison::Left { operation: None });
+    }
+
+    #[test]
+    fn what_is_not_recorded_yet_is_recorded() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("execution.json");
+        let one = execution(&[1, 2], 9);
+        assert_eq!(one.compare_or_record(&path).unwrap(), Comparison::Recorded);
+        assert_eq!(one.compare_or_record(&path).unwrap(), Comparison::Same { operations: 2 });
+    }
+}
