@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "shares memory; every block says why it is sound")]
 
 use std::io::{self, Write};
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::ptr::{self, NonNull};
@@ -56,6 +56,11 @@ impl Mapping {
 
     /// Memory in a guest that stays where it is, and the numbers of its pages.
     fn pinned(bytes: u64) -> io::Result<(Mapping, Vec<u64>)> {
+        // A file, so that its pages stay what they are when this process is killed and its guest lives on.
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("/dev/shm/.fathom-board-{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let file = std::fs::File::options().read(true).write(true).create_new(true).open(name)?;
+        file.set_len(bytes)?;
         // SAFETY: a new mapping at a place of the kernel's choice; nobody else knows of it. Shared, so
         // that a process that is started meanwhile does not make us write to a copy.
         let start = unsafe {
@@ -63,8 +68,8 @@ impl Mapping {
                 ptr::null_mut(),
                 bytes as usize,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_POPULATE | libc::MAP_LOCKED,
-                -1,
+                libc::MAP_SHARED | libc::MAP_POPULATE | libc::MAP_LOCKED,
+                file.as_raw_fd(),
                 0,
             )
         };
