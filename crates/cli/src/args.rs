@@ -214,9 +214,6 @@ pub(crate) struct CrashArgs {
     /// A suite of workloads by name: known
     #[arg(long, value_name = "NAME", conflicts_with = "workload")]
     pub(crate) suite: Option<String>,
-    /// Where the arguments of ACE's operations come from: ace, iocov, coverage
-    #[arg(long, value_name = "SOURCE", default_value = "ace", hide_default_value = true)]
-    pub(crate) inputs: String,
     /// Operations of ACE, for example creat,rename,fsetxattr
     #[arg(long, value_name = "OP", value_delimiter = ',')]
     pub(crate) ace_ops: Vec<String>,
