@@ -177,6 +177,21 @@ pub(crate) struct CheckArgs {
     /// that says how a kernel file system is made and checked
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) profile: Option<String>,
+    /// Take a variant of the kernel file system instead: `random` picks one by the seed
+    #[arg(long, value_name = "random")]
+    pub(crate) options: Option<String>,
+    /// Run also what may harm this machine (see `fathom list`): unusual formats and mount options
+    #[arg(long)]
+    pub(crate) on_host: bool,
+    /// Features that must be there (hard-links,xattrs,…): where one is lacking, that is a finding
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) require: Vec<fathom_model::Feature>,
+    /// How long a FUSE daemon may take to mount
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "20s")]
+    pub(crate) start_within: Duration,
+    /// How long a FUSE daemon may take to end after it was unmounted
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "20s")]
+    pub(crate) stop_within: Duration,
     /// More options for the program that formats a kernel file system
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     pub(crate) mkfs_opts: Option<String>,
@@ -364,6 +379,9 @@ pub(crate) struct ReplayArgs {
     /// Run the command of a finding on `fuse:COMMAND` that somebody else has recorded
     #[arg(long)]
     pub(crate) trust: bool,
+    /// Run it also if the subject may harm this machine
+    #[arg(long)]
+    pub(crate) on_host: bool,
     /// A call that takes longer hangs
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     pub(crate) deadline: Duration,
@@ -384,6 +402,9 @@ pub(crate) struct ShrinkArgs {
     /// Run the command of a finding on `fuse:COMMAND` that somebody else has recorded
     #[arg(long)]
     pub(crate) trust: bool,
+    /// Run it also if the subject may harm this machine
+    #[arg(long)]
+    pub(crate) on_host: bool,
     /// Time to look
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "60s")]
     pub(crate) budget: Duration,
@@ -441,6 +462,9 @@ pub(crate) struct MountArgs {
     /// A bug to switch on: see `fathom list mutants`
     #[arg(long, value_name = "NAME")]
     pub(crate) mutant: Option<String>,
+    /// Serve a file system without these features: hard-links, symlinks, xattrs, …
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) lacks: Vec<fathom_model::Feature>,
     /// Keep the file system in this file: read at the start if it is there, written at the end
     #[arg(long, value_name = "FILE")]
     pub(crate) state: Option<PathBuf>,

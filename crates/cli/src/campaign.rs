@@ -29,13 +29,11 @@ const GRACE: Duration = Duration::from_secs(5);
 pub(crate) fn with_subject<T: Send>(
     spec: &Spec,
     reference: &fathom_model::Config,
-    times: bool,
     work: impl FnOnce(&mut dyn Testbed) -> Result<T> + Send,
 ) -> Result<T> {
     thread::scope(|scope| {
         let handle = scope.spawn(|| {
-            let mut subject =
-                worker::watched(Activity::SettingUp, || spec.build(reference, times))?;
+            let mut subject = worker::watched(Activity::SettingUp, || spec.build(reference))?;
             if !worker::in_guest().is_some_and(|guest| guest.virtual_clock) {
                 let done = work(subject.as_mut());
                 worker::watched(Activity::Closing, || drop(subject));
@@ -58,16 +56,15 @@ pub(crate) fn run_check(
     known: &KnownArgs,
     observer: &mut RunObserver,
 ) -> Result<Report> {
-    let CheckPlan { spec, rivals, plan } = checked;
+    let CheckPlan { spec, rivals, plan, .. } = checked;
     let mut plan = plan.clone();
     plan.on_stuck = on_stuck(checked, out, known);
     plan.supervision = worker::supervision();
     describe(checked);
-    let times = plan.config.check.times;
-    with_subject(spec, &plan.reference, times, |subject| {
+    with_subject(spec, &plan.reference, |subject| {
         let mut others = Vec::new();
         for (spec, reference) in rivals {
-            let rival = worker::watched(Activity::SettingUp, || spec.build(reference, times))?;
+            let rival = worker::watched(Activity::SettingUp, || spec.build(reference))?;
             others.push((rival, reference.clone()));
         }
         let mut players = vec![Participant { subject, reference: plan.reference.clone() }];

@@ -22,11 +22,15 @@ pub(crate) struct CheckPlan {
     /// Who else votes, each with its reference.
     pub(crate) rivals: Vec<(Spec, fathom_model::Config)>,
     pub(crate) plan: Plan,
+    /// What was found out about the subject.
+    pub(crate) notes: Vec<String>,
 }
 
 /// The meaning of the arguments of `check`.
 pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
-    let spec = args.subject.parse::<Spec>()?.with(&Asked {
+    let seed = args.seed.unwrap_or_else(clock_seed);
+    let subject = variant(args, seed)?;
+    let spec = subject.parse::<Spec>()?.with(&Asked {
         mutant: args.mutant.as_deref(),
         profile: args.profile.as_deref(),
         mkfs: args.mkfs_opts.as_deref(),
@@ -35,6 +39,7 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
         ..Asked::default()
     })?;
     spec.demand(Purpose::Check)?;
+    spec.check_risk(args.on_host)?;
     if args.ops == Some(0) {
         bail!("--ops 0 checks nothing: give at least 1");
     }
@@ -60,8 +65,13 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
     let offered = spec.offers().operations;
     config.weights.retain(|call, _| offered.contains(call.name()));
     let profile = args.profile.clone().map_or_else(|| spec.profile(), Ok)?;
-    let reference = reference(&spec, &profile, args.dry_run)?;
-    let mut plan = Plan::new(args.seed.unwrap_or_else(clock_seed), config, reference);
+    let mut reference = reference(&spec, &profile, args.dry_run)?;
+    // A profile that somebody named says all that may be missing.
+    let notes = match args.profile.is_none() && !args.dry_run {
+        true => spec.probe(&mut reference, &args.require)?,
+        false => Vec::new(),
+    };
+    let mut plan = Plan::new(seed, config, reference);
     plan.explore = exploration(args)?;
     plan.ops_max = args.ops;
     plan.budget = match (args.ops, args.budget) {
@@ -81,12 +91,25 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
         worker::take_budget(&mut plan.budget);
     }
     plan.labels.insert("strategy".to_owned(), plan.explore.strategy.to_string());
-    Ok(CheckPlan { spec, rivals: rivals(args)?, plan })
+    Ok(CheckPlan { spec, rivals: rivals(args)?, plan, notes })
 }
 
 /// The reference of a subject. Nothing is made for a plan that is only shown.
 fn reference(spec: &Spec, profile: &str, dry_run: bool) -> Result<fathom_model::Config> {
     Ok(if dry_run { spec.planned_reference(profile)? } else { spec.reference(profile)? })
+}
+
+/// The subject, or the variant of it that the seed picks.
+fn variant(args: &CheckArgs, seed: u64) -> Result<String> {
+    let Some(options) = &args.options else { return Ok(args.subject.clone()) };
+    if options != "random" {
+        bail!("--options {options} is not known: give random, or the name of a variant as subject");
+    }
+    let mut names = fathom_subjects::kernel::variants_of(&args.subject);
+    if names.is_empty() {
+        bail!("{} has no variants: ext4, xfs and btrfs have", args.subject);
+    }
+    Ok(names.swap_remove((seed % names.len() as u64) as usize))
 }
 
 fn exploration(args: &CheckArgs) -> Result<Exploration> {
@@ -115,7 +138,11 @@ fn rivals(args: &CheckArgs) -> Result<Vec<(Spec, fathom_model::Config)>> {
         if spec.offers().space {
             spec = spec.with(&Asked { space_bytes: args.space, ..Asked::default() })?;
         }
-        let reference = reference(&spec, &spec.profile()?, args.dry_run)?;
+        spec.check_risk(args.on_host)?;
+        let mut reference = reference(&spec, &spec.profile()?, args.dry_run)?;
+        if !args.dry_run {
+            spec.probe(&mut reference, &[])?;
+        }
         rivals.push((spec, reference));
     }
     Ok(rivals)

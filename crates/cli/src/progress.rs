@@ -40,6 +40,8 @@ pub(crate) struct RunObserver {
     json: bool,
     /// Ids that were told in full or by name.
     told: BTreeSet<String>,
+    /// What was noted.
+    notes: Vec<String>,
 }
 
 impl RunObserver {
@@ -54,7 +56,7 @@ impl RunObserver {
         worker::run_started(out);
         let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(1000) };
         bar.set_style(ProgressStyle::with_template("{spinner} {msg}").expect("constant"));
-        Ok(RunObserver { bar, directory, json, told: BTreeSet::new() })
+        Ok(RunObserver { bar, directory, json, told: BTreeSet::new(), notes: Vec::new() })
     }
 
     /// Counts findings that are known to this run alone: see [`RunDirectory::subtract`].
@@ -75,7 +77,11 @@ impl RunObserver {
     /// Ends a run: `change` fills in what is known only now.
     pub(crate) fn finish(&mut self, change: impl FnOnce(&mut Run)) -> Result<Ending> {
         self.bar.finish_and_clear();
-        self.directory.finish(change);
+        let notes = std::mem::take(&mut self.notes);
+        self.directory.finish(|run| {
+            run.notes = notes;
+            change(run);
+        });
         if let Some(problem) = self.directory.problem() {
             say!("fathom: run.json is not up to date: {problem}");
         }
@@ -189,6 +195,11 @@ impl Observer for RunObserver {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
+    }
+
+    fn note(&mut self, note: &str) {
+        self.bar.suspend(|| say!("note: {note}"));
+        self.notes.push(note.to_owned());
     }
 
     fn seen(&mut self, finding: &Finding) -> bool {

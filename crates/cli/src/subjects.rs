@@ -58,8 +58,8 @@ impl Spec {
     }
 
     /// Makes the subject; it stays on the thread that makes it.
-    pub(crate) fn build(&self, reference: &Config, times: bool) -> Result<Box<dyn Testbed>> {
-        Ok(self.0.testbed(reference, View { times, ..View::default() })?)
+    pub(crate) fn build(&self, reference: &Config) -> Result<Box<dyn Testbed>> {
+        Ok(self.0.testbed(reference, View { times: true, ..View::default() })?)
     }
 }
 

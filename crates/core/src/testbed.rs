@@ -204,6 +204,15 @@ pub trait Testbed: Subject {
         Ok(Vec::new())
     }
 
+    /// If the program that serves the file system has ended by itself: how, and what it printed last.
+    fn last_words(&mut self) -> Option<String> {
+        None
+    }
+
+    /// From now on, attributes are asked of the file system itself (`true`), or may again come from what
+    /// the kernel remembers of an earlier answer.
+    fn ask_past_caches(&mut self, _ask: bool) {}
+
     /// How to end a call that does not return, if there is a way.
     fn unblock(&self) -> Option<Unblock> {
         None

@@ -21,6 +21,11 @@ pub enum Violation {
         /// What differs.
         differences: Vec<Difference>,
     },
+    /// What is shown is old: the file system itself knows better, or shows it a little later.
+    Stale {
+        /// What differed at first.
+        differences: Vec<Difference>,
+    },
     /// The same operations gave different answers in two runs of the same subject.
     NonDeterministic {
         /// First answer.
@@ -52,6 +57,11 @@ pub enum Violation {
         /// The signal by its name, or the exit code.
         how: String,
     },
+    /// The program that serves the file system ended.
+    ServerDied {
+        /// How, and the last lines that it printed.
+        last_words: String,
+    },
     /// The kernel oopsed: it killed the thread that executed the operation, or logged a bug of its
     /// own.
     Oops {
@@ -82,11 +92,13 @@ impl Violation {
         match self {
             Violation::Outcome { .. } => "outcome",
             Violation::Tree { .. } => "tree",
+            Violation::Stale { .. } => "stale",
             Violation::NonDeterministic { .. } => "non_deterministic",
             Violation::Checker { .. } => "checker",
             Violation::KernelLog { .. } => "kernel_log",
             Violation::Hang { .. } => "hang",
             Violation::Died { .. } => "died",
+            Violation::ServerDied { .. } => "server_died",
             Violation::Oops { .. } => "oops",
             Violation::KernelReport { kind, .. } => kind.class(),
             Violation::OutOfMemory { .. } => "out_of_memory",

@@ -65,6 +65,7 @@ fn investigate_ops(lie: Lie, ops: &[Op]) -> Finding {
         oracle: &oracle,
         monitor: None,
         fsck: false,
+        patient: false,
     };
     let run = runner.run(ops, CompareTrees::AfterEach).unwrap();
     let case = Case { steps: run.steps, violation: run.violation.expect("a violation") };

@@ -73,6 +73,11 @@ pub enum ConfigError {
 }
 
 impl Config {
+    /// The unit in which `fallocate` moves data: [`Quirks::move_align_bytes`], or a block.
+    pub fn move_bytes(&self) -> u32 {
+        self.quirks.move_align_bytes.max(self.block_bytes)
+    }
+
     /// Whether the configuration can work.
     ///
     /// # Errors

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod feature;
 pub mod mutant;
 pub mod quirks;
 mod subject;
@@ -20,6 +21,7 @@ pub mod syscall;
 pub mod volume;
 
 pub use config::{Config, ConfigError};
+pub use feature::Feature;
 pub use mutant::Mutant;
 pub use quirks::Quirks;
 pub use subject::ModelSubject;

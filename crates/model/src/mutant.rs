@@ -74,6 +74,15 @@ mutants! {
     SymlinkEmptyOnRemount "symlink-empty-on-remount"
         "Symbolic links have an empty target after a remount."
         "btrfs up to 4.4 (xfstests generic/348): empty symbolic link after recovery";
+    ShrinkLostOnRemount "shrink-lost-on-remount"
+        "A file that was shrunk has its old size and bytes again after a remount."
+        "btrfs without no-holes, Linux 6.18: the size of a file is that of an earlier time after a clean unmount";
+    PunchLostOnRemount "punch-lost-on-remount"
+        "A hole that was punched has its old bytes again after a remount."
+        "class: a block that a punch leaves behind on the disk, hidden by the page cache";
+    ReservationLeak "reservation-leak"
+        "Space reserved behind the end of a file is missing after the file is gone and a remount."
+        "class: preallocated blocks that are freed in memory only";
     XattrLostOnRename "xattr-lost-on-rename"
         "Renaming a file drops its extended attributes."
         "class: a rename made of copy and remove that forgets attributes";
@@ -119,6 +128,9 @@ mutants! {
     SeekHolePastEnd "seek-hole-past-end"
         "SEEK_HOLE in the last block answers with an offset after the end of the file."
         "class: SEEK_HOLE in whole blocks, what xfstests generic/285 looks for";
+    SeekDataBlind "seek-data-blind"
+        "SEEK_DATA does not find data after the twelfth block of a file."
+        "ext4 with block-mapped files, Linux 6.12 to 6.18: ENXIO for data that is not written back yet";
     OrphanLosesData "orphan-loses-data"
         "Unlinking the last name of an open file empties it."
         "class: file servers that do not know open files, for which NFS invented the silly rename";

@@ -5,8 +5,11 @@
 //! system. All values but the largest link counts were measured on Linux 6.18, with small loop-mounted
 //! file systems.
 
+use fathom_core::FsPath;
 use fathom_core::flags::{FallocateMode, RenameFlags};
 use serde::{Deserialize, Serialize};
+
+use crate::feature::Feature;
 
 /// Named differences. The default is what most Linux file systems do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,7 +44,18 @@ pub struct Quirks {
     /// See `time_sec_min`.
     pub time_sec_max: i64,
 
+    /// Set times are cut to multiples of this many nanoseconds (FAT 2 s, ext2 and many servers 1 s).
+    pub time_grain_nsec: u64,
+    /// Earlier and later times are not set, where the range is found out by trying.
+    pub time_used_min: i64,
+    /// See `time_used_min`.
+    pub time_used_max: i64,
+    /// What is beyond this offset is left alone, where the largest file is found out by trying.
+    pub offset_bytes_max: u64,
+
     // What is supported.
+    /// What it lacks altogether: not used, and what depends on it is not compared.
+    pub lacks: Vec<Feature>,
     /// `fallocate` without a mode (and with `KEEP_SIZE` alone) works: not with ext2's block map.
     pub fallocate_allocate: bool,
     /// The other modes that work; the rest is `EOPNOTSUPP`.
@@ -63,6 +77,10 @@ pub struct Quirks {
     pub trusted_xattrs: bool,
     /// `copy_file_range` works, else `EINVAL` (minix: it cannot splice).
     pub copy_range: bool,
+    /// `FALLOC_FL_COLLAPSE_RANGE` and `FALLOC_FL_INSERT_RANGE` need offsets and lengths that are
+    /// multiples of this; 0: of the block size (ext4 with bigalloc: of its clusters,
+    /// fs/ext4/extents.c `ext4_collapse_range`).
+    pub move_align_bytes: u32,
     /// Whiteouts can be made, by `RENAME_WHITEOUT` (else `EINVAL`) and by `mknod` (else `EPERM`): not
     /// on overlayfs, which makes them itself.
     pub whiteouts: bool,
@@ -112,6 +130,14 @@ pub struct Quirks {
     /// the page cache, in pieces of a pipe: fs/splice.c `splice_direct_to_actor`).
     pub copy_may_be_short: bool,
 
+    /// Attributes and names may be shown as they were up to so many seconds ago, because an answer is
+    /// kept for that time (FUSE: `attr_timeout` and `entry_timeout`, 1 s with libfuse's defaults; sshfs
+    /// 20 s). What differs is looked at again, past the kernel's memory and after this time, before it
+    /// counts as wrong. 0: nothing is ever old.
+    pub cache_seconds: u32,
+    /// What is only old is no finding.
+    pub stale_allowed: bool,
+
     // What can be compared.
     /// `statfs` counts can be compared with the model's (only where the model itself is served).
     pub statfs_comparable: bool,
@@ -122,6 +148,9 @@ pub struct Quirks {
     pub statfs_counts_files: bool,
     /// The longest name that `statfs` tells (minix 60; FAT 1530, in bytes of any encoding).
     pub statfs_name_bytes: u32,
+    /// What is never compared, because it already differed when the file system was empty: a path and
+    /// what of it (`nlink`, `mode`, …). A campaign fills this in when it starts.
+    pub not_compared: Vec<(FsPath, String)>,
     /// What `SEEK_DATA` and `SEEK_HOLE` find inside a file can be compared with the model's (only where
     /// the model itself is served). Elsewhere a hole becomes data when a page of it is mapped or read
     /// or its edge is zeroed, and lseek(2) allows to report no holes at all.
@@ -164,6 +193,10 @@ pub struct Quirks {
     pub protected_fifos: u8,
     /// `fs.protected_regular`
     pub protected_regular: u8,
+    /// The calls on extended attributes look at the descriptor or the path before they look at flags,
+    /// name and size: Linux before 6.13 (fs/xattr.c, where `setxattr_copy` and `import_xattr_name`
+    /// came after `user_path_at` and `fdget`).
+    pub xattr_file_first: bool,
     /// mount(8) `nodev`: opening a device is `EACCES`.
     pub nodev: bool,
     /// mount(8) `noexec`: `access` with `X_OK` to a regular file is `EACCES`.
@@ -182,6 +215,18 @@ pub enum EntryTypes {
     None,
 }
 
+/// The modes of fallocate(2) beyond allocating that some file system has.
+const FALLOCATE_MODES: FallocateMode = FallocateMode::FALLOC_FL_PUNCH_HOLE
+    .union(FallocateMode::FALLOC_FL_ZERO_RANGE)
+    .union(FallocateMode::FALLOC_FL_COLLAPSE_RANGE)
+    .union(FallocateMode::FALLOC_FL_INSERT_RANGE)
+    .union(FallocateMode::FALLOC_FL_UNSHARE_RANGE);
+
+/// The flags of renameat2(2).
+const RENAME_FLAGS: RenameFlags = RenameFlags::RENAME_NOREPLACE
+    .union(RenameFlags::RENAME_EXCHANGE)
+    .union(RenameFlags::RENAME_WHITEOUT);
+
 impl Default for Quirks {
     fn default() -> Self {
         Quirks {
@@ -196,15 +241,14 @@ impl Default for Quirks {
             xattr_total_bytes_max: u32::MAX,
             time_sec_min: i64::MIN,
             time_sec_max: i64::MAX,
+            time_grain_nsec: 1,
+            time_used_min: i64::MIN,
+            time_used_max: i64::MAX,
+            offset_bytes_max: i64::MAX as u64,
+            lacks: Vec::new(),
             fallocate_allocate: true,
-            fallocate_modes: FallocateMode::FALLOC_FL_PUNCH_HOLE
-                | FallocateMode::FALLOC_FL_ZERO_RANGE
-                | FallocateMode::FALLOC_FL_COLLAPSE_RANGE
-                | FallocateMode::FALLOC_FL_INSERT_RANGE
-                | FallocateMode::FALLOC_FL_UNSHARE_RANGE,
-            rename_flags: RenameFlags::RENAME_NOREPLACE
-                | RenameFlags::RENAME_EXCHANGE
-                | RenameFlags::RENAME_WHITEOUT,
+            fallocate_modes: FALLOCATE_MODES,
+            rename_flags: RENAME_FLAGS,
             hard_links: true,
             symlinks: true,
             special_files: true,
@@ -212,6 +256,7 @@ impl Default for Quirks {
             user_xattrs: true,
             trusted_xattrs: true,
             copy_range: true,
+            move_align_bytes: 0,
             whiteouts: true,
             tmpfile: true,
             direct: true,
@@ -227,10 +272,13 @@ impl Default for Quirks {
             listxattr_counts_hidden: false,
             last_page_not_found: false,
             copy_may_be_short: true,
+            cache_seconds: 0,
+            stale_allowed: false,
             statfs_comparable: false,
             statfs_slack_bytes: 0,
             statfs_counts_files: false,
             statfs_name_bytes: 255,
+            not_compared: Vec::new(),
             segments_comparable: false,
             modes_not_kept: false,
             without_vfs: false,
@@ -245,6 +293,7 @@ impl Default for Quirks {
             protected_symlinks: false,
             protected_fifos: 0,
             protected_regular: 0,
+            xattr_file_first: false,
             nodev: false,
             noexec: false,
         }
@@ -315,6 +364,11 @@ impl Quirks {
     pub fn profile_for(name: &str, block_bytes: u32) -> Option<Quirks> {
         Quirks::profile(&format!("{name}-{}k", block_bytes / 1024))
             .or_else(|| Quirks::profile(name))
+    }
+
+    /// Whether it has this.
+    pub fn has(&self, feature: Feature) -> bool {
+        !self.lacks.contains(&feature)
     }
 
     /// The names of all profiles.

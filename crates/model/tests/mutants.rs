@@ -288,6 +288,16 @@ const CONTENTS: &[Case] = &[
         wrong: "Ok(4096)",
     },
     Case {
+        mutant: Mutant::SeekDataBlind,
+        story: |s| {
+            let file = s.file("f");
+            s.write("f", 65536, b"data").unwrap();
+            show(s.volume.seek_data(file, 0))
+        },
+        right: "Ok(65536)",
+        wrong: "Err(ENXIO)",
+    },
+    Case {
         mutant: Mutant::OrphanLosesData,
         story: |s| {
             let file = s.file("f");
@@ -481,6 +491,46 @@ const REMOUNTS: &[Case] = &[
         },
         right: "(2, 2, true)",
         wrong: "(2, 1, false)",
+    },
+    Case {
+        mutant: Mutant::ShrinkLostOnRemount,
+        story: |s| {
+            let file = s.file("f");
+            s.write("f", 0, b"data").unwrap();
+            s.volume.truncate(file, 1).unwrap();
+            let before = s.size("f");
+            s.volume.remount();
+            show((before, s.size("f")))
+        },
+        right: "(1, 1)",
+        wrong: "(1, 4)",
+    },
+    Case {
+        mutant: Mutant::PunchLostOnRemount,
+        story: |s| {
+            let file = s.file("f");
+            s.write("f", 0, b"data").unwrap();
+            let punch = FallocateMode::FALLOC_FL_PUNCH_HOLE | FallocateMode::FALLOC_FL_KEEP_SIZE;
+            s.volume.fallocate(file, punch, 0, 2).unwrap();
+            s.volume.remount();
+            show(s.read_ino(s.ino("f")))
+        },
+        right: "[0, 0, 116, 97]",
+        wrong: "[100, 97, 116, 97]",
+    },
+    Case {
+        mutant: Mutant::ReservationLeak,
+        story: |s| {
+            let free = s.volume.statfs().blocks_free;
+            let file = s.file("f");
+            s.volume.fallocate(file, FallocateMode::FALLOC_FL_KEEP_SIZE, 0, 8192).unwrap();
+            s.unlink("f").unwrap();
+            let before = s.volume.statfs().blocks_free;
+            s.volume.remount();
+            show((free - before, free - s.volume.statfs().blocks_free))
+        },
+        right: "(0, 0)",
+        wrong: "(0, 2)",
     },
     Case {
         mutant: Mutant::XattrLostOnRemount,

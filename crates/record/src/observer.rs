@@ -31,6 +31,9 @@ pub trait Observer {
     /// Called a few times per second; `Break` ends the run, with everything that it has.
     fn progress(&mut self, progress: &Progress) -> ControlFlow<()>;
 
+    /// Something that a reader should know, and that is no finding.
+    fn note(&mut self, _note: &str) {}
+
     /// Something was found. It is told as it was first seen: running it again and shrinking it
     /// begin now, and may fail. Returns whether it is news: what is known is only counted, and need
     /// not be looked at any closer.

@@ -96,6 +96,9 @@ pub struct Run {
     pub samples: Vec<Sample>,
     /// Interesting things that the run was meant to reach and did not.
     pub goals_missed: Vec<String>,
+    /// What a reader should know, and what is no finding: features that the subject lacks, ….
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// What broke, the most serious first; one for each cause.
     pub findings: Vec<FindingPage>,
     /// What was found and is known already.
@@ -396,6 +399,7 @@ impl Run {
             by_depth: Vec::new(),
             samples: Vec::new(),
             goals_missed: Vec::new(),
+            notes: Vec::new(),
             findings: Vec::new(),
             known: Vec::new(),
             no_longer_seen: Vec::new(),

@@ -28,6 +28,7 @@ pub(crate) fn run(run: &Run) -> Run {
         by_depth: _,
         samples: _,
         goals_missed,
+        notes,
         findings,
         known,
         no_longer_seen,
@@ -42,7 +43,7 @@ pub(crate) fn run(run: &Run) -> Run {
     for Count { name, value: _, about } in counts {
         [name, about].into_iter().for_each(show);
     }
-    goals_missed.iter_mut().chain(no_longer_seen).for_each(show);
+    goals_missed.iter_mut().chain(notes).chain(no_longer_seen).for_each(show);
     for KnownSeen { signature, because, sightings: _ } in known {
         [signature, because].into_iter().for_each(show);
     }

@@ -22,6 +22,7 @@ pub mod fuse;
 pub mod host;
 pub mod kernel;
 pub mod library;
+mod probe;
 pub mod supervise;
 pub mod sys;
 

@@ -26,6 +26,8 @@ pub(crate) enum Name {
     Suites,
     /// 200 runs killed at random moments leave no mount, no device, no file, no process (root)
     Kills,
+    /// Forty file systems that people have, two minutes each with the defaults; goes on where it was (root)
+    Hunt,
 }
 
 /// Number of runs that `campaign kills` asks of the test.
@@ -37,6 +39,7 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
     match name {
         Name::Hosts => hosts(),
         Name::Kernel => kernel(minutes),
+        Name::Hunt => hunt(120, None, &[]),
         Name::Mutants => mutants(),
         Name::GuestFilesystems => guest_campaign::run(minutes, &fathom),
         Name::Suites => suites::run(&program()),
@@ -48,6 +51,12 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
     // After a failure the findings stay for whoever explains them.
     let _ = std::fs::remove_dir_all(findings());
     Ok(())
+}
+
+/// Runs the rows of [`hunt`] with the release binary.
+pub(crate) fn hunt(seconds: u64, guest: Option<&str>, only: &[String]) -> Result<()> {
+    shell::run(shell::cargo().args(["build", "--release", "--quiet", "--package", "fathom"]))?;
+    crate::hunt::run(&program(), seconds, guest, only)
 }
 
 fn findings() -> std::path::PathBuf {

@@ -7,6 +7,7 @@ mod bpf;
 mod campaign;
 mod dist;
 mod guest_campaign;
+mod hunt;
 mod setup;
 mod shell;
 mod suites;
@@ -54,6 +55,15 @@ enum Task {
         /// Of the campaigns that are measured by time
         #[arg(long, default_value = "60")]
         minutes: u64,
+        /// Of `hunt`: seconds for each file system
+        #[arg(long, default_value = "120")]
+        seconds: u64,
+        /// Of `hunt`: the kernel for what needs a guest
+        #[arg(long, value_name = "KERNEL")]
+        guest: Option<String>,
+        /// Of `hunt`: only these rows
+        #[arg(long, value_name = "ROW")]
+        only: Vec<String>,
     },
 }
 
@@ -65,7 +75,10 @@ fn main() -> ExitCode {
         Task::Bench { name } => bench::run(name),
         Task::Bpf => bpf::run(),
         Task::Dist => dist::run(),
-        Task::Campaign { name, minutes } => campaign::run(name, minutes),
+        Task::Campaign { name: campaign::Name::Hunt, seconds, guest, only, .. } => {
+            campaign::hunt(seconds, guest.as_deref(), &only)
+        }
+        Task::Campaign { name, minutes, .. } => campaign::run(name, minutes),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

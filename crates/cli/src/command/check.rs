@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 use fathom_core::Activity;
 use fathom_engine::check::finding::investigate::FindingSource;
 use fathom_engine::{Report, Strategy};
-use fathom_record::Run;
 use fathom_record::run::Kind;
+use fathom_record::{Observer, Run};
 use serde_json::{Value, json};
 
 use super::Ending;
@@ -26,6 +26,7 @@ pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
     args.seed.get_or_insert_with(plan::clock_seed);
     let args = &args;
     announce(args);
+    fathom_subjects::daemon::set_limits(args.start_within, args.stop_within);
     let checked = watched(Activity::SettingUp, || plan::of_check(args))?;
     if args.dry_run {
         print(&plan_text(&checked, out, json)?)?;
@@ -36,6 +37,9 @@ pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
     run.seed = Some(checked.plan.seed);
     run.version = version(&checked);
     let mut observer = RunObserver::start(out, run, &args.known, json)?;
+    for note in &checked.notes {
+        observer.note(note);
+    }
     let mut report = match run_check(&checked, out, &args.known, &mut observer) {
         Ok(report) => report,
         Err(error) => return observer.fail(error),
@@ -253,6 +257,10 @@ fn summary(checked: &CheckPlan, report: &Report, run: &Run, coverage: &str, out:
     };
     text.push_str(&format!("{states}; {never}\n{coverage}"));
     text.push_str(&format!("report: fathom report {0}; as a page: --html FILE\n", shown(out)));
+    if !stats.investigating.is_zero() {
+        let seconds = stats.investigating.as_secs_f64();
+        text.push_str(&format!("running findings again and shrinking them took {seconds:.1} s\n"));
+    }
     text
 }
 

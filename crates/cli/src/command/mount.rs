@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Error, Result, bail};
-use fathom_model::{Config, Mutant};
+use fathom_model::{Config, Feature, Mutant};
 use fathom_subjects::fuse::{self, Ended, Options};
 use fathom_subjects::supervise::remains;
 use serde_json::json;
@@ -63,6 +63,9 @@ fn in_background(args: &MountArgs, json: bool) -> Result<Ending> {
     }
     if let Some(mutant) = &args.mutant {
         words.extend(["--mutant".into(), mutant.into()]);
+    }
+    for feature in &args.lacks {
+        words.extend(["--lacks".into(), feature.name().into()]);
     }
     if let Some(state) = &args.state {
         words.extend(["--state".into(), state.into()]);
@@ -136,6 +139,8 @@ fn plan(args: &MountArgs) -> Result<MountPlan> {
         config.inodes = inodes;
     }
     config.mutant = args.mutant.as_deref().or(typed("mutant")).map(parse_mutant).transpose()?;
+    config.quirks.lacks = args.lacks.clone();
+    config.quirks.dir_nlink_one = args.lacks.contains(&Feature::DirNlink);
     config.validate()?;
     let state = args.state.clone().or_else(|| typed("state").map(PathBuf::from));
     Ok(MountPlan { config, options, state })

@@ -39,6 +39,7 @@ pub(crate) fn run(args: &ReplayArgs, out: &Path, json: bool) -> Result<Ending> {
     let spec: Spec = name.parse().context("give another one with --subject")?;
     let config = trace_config(&trace)?;
     spec.check_caller(&config.reference)?;
+    spec.check_risk(args.on_host)?;
     let stored = stored(&args.what, out)?;
     let source = FindingSource {
         subject: spec.to_string(),
@@ -51,7 +52,7 @@ pub(crate) fn run(args: &ReplayArgs, out: &Path, json: bool) -> Result<Ending> {
     worker::limit(args.deadline, None);
     worker::describe(About { sources: vec![source], replayed: Some(replayed), ..About::default() });
     let run = AgainRun::start(Kind::Replay, &spec.to_string(), &args.what, out);
-    let (shown, replay) = with_subject(&spec, &config.reference, config.times, |subject| {
+    let (shown, replay) = with_subject(&spec, &config.reference, |subject| {
         let shown = match &stored {
             Some(stored) => replay_from_disks(subject, &stored.trace, &stored.disks)?,
             None => None,

@@ -31,6 +31,7 @@ pub(crate) fn run(args: &ShrinkArgs, out: &Path, json: bool) -> Result<Ending> {
     let spec: Spec = name.parse().context("give another subject with --subject")?;
     let config = trace_config(&stored.minimal)?;
     spec.check_caller(&config.reference)?;
+    spec.check_risk(args.on_host)?;
     let source = FindingSource {
         subject: spec.to_string(),
         seed: stored.recorded.seed,
@@ -41,7 +42,7 @@ pub(crate) fn run(args: &ShrinkArgs, out: &Path, json: bool) -> Result<Ending> {
     worker::describe(About { sources: vec![source], ..About::default() });
     let run = AgainRun::start(Kind::Shrink, &spec.to_string(), &args.what, out);
     let ops_before = stored.recorded.ops_minimal;
-    let finding = with_subject(&spec, &config.reference, config.times, |subject| {
+    let finding = with_subject(&spec, &config.reference, |subject| {
         Ok(shrink_further(subject, stored, args.budget, &worker::supervision())?)
     })?;
     let Some(finding) = finding else {

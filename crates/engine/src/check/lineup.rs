@@ -88,7 +88,8 @@ impl<'a> Lineup<'a> {
                 explore.deadline,
                 Arc::clone(on_stuck),
             ));
-            lineup.pairs.push(SideBySide::start(subject, &reference, &oracle, Some(monitor))?);
+            let pair = SideBySide::start(subject, &reference, &oracle, Some(monitor))?;
+            lineup.pairs.push(pair.patient());
         }
         Ok(lineup)
     }

@@ -221,6 +221,7 @@ enum StepResult {
 
 impl Campaign<'_, '_> {
     fn run(mut self) -> Result<Report, HarnessFault> {
+        self.compare_empty()?;
         let ended = match self.plan.explore.strategy {
             Strategy::Tour => self.tour(),
             Strategy::Dfs => self.dfs(),
@@ -234,6 +235,19 @@ impl Campaign<'_, '_> {
         let (never, goals) = (self.stats.never(&calls), self.stats.goals(&calls));
         let Campaign { stats, findings, coverage, stopped, .. } = self;
         Ok(Report { stats, findings, never, coverage, goals, stopped })
+    }
+
+    /// Compares the empty file systems, and says once what differs from the start.
+    fn compare_empty(&mut self) -> Result<(), HarnessFault> {
+        for pair in &mut self.lineup.pairs {
+            let name = pair.subject().name();
+            for difference in pair.compare_empty()? {
+                self.observer.note(&format!(
+                    "{name} differs when it is empty, which is not compared: {difference}"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Executes one operation on all, looks as closely as it is time for, and counts it.
@@ -334,6 +348,7 @@ impl Campaign<'_, '_> {
         self.stats.episodes += 1;
         self.since_tree = 0;
         self.since_disk = 0;
+        self.generator.forget_held();
         for (pair, disks) in self.lineup.pairs.iter_mut().zip(&mut self.disks) {
             disks.clear(pair.subject());
         }
@@ -363,13 +378,20 @@ impl Campaign<'_, '_> {
         let mut plan = self.plan.clone();
         plan.labels.extend(accusation.vote.map(|vote| ("vote".to_owned(), vote)));
         plan.config.check.shrink_seconds = self.shrink_seconds();
+        plan.reference = self.lineup.pairs[accusation.participant].reference().clone();
         let first = first_seen(&name, &plan, self.stats.episodes, &case, disks.clone());
         if !self.observer.seen(&first.record()) {
             self.seen.insert(signature, self.findings.len());
             self.findings.push(first);
             return Ok(StepResult::Diverged);
         }
-        let mut runner = self.lineup.pairs[accusation.participant].runner(signature.is_checker());
+        let began = Instant::now();
+        if self.is_out_of_time() {
+            // The first one is worth more time than was given; others are told as they were seen.
+            self.add(first, signature);
+            return Ok(StepResult::Diverged);
+        }
+        let mut runner = self.lineup.pairs[accusation.participant].runner(&signature);
         let hung = matches!(case.violation, Violation::Hang { .. });
         let ops = case.ops();
         let finding = match investigate(&mut runner, &plan, self.stats.episodes, case, disks) {
@@ -382,6 +404,7 @@ impl Campaign<'_, '_> {
             }
             Ok(finding) => finding,
         };
+        self.stats.investigating += began.elapsed();
         self.settle(finding, signature, &first.id);
         Ok(StepResult::Diverged)
     }
@@ -413,17 +436,23 @@ impl Campaign<'_, '_> {
         index
     }
 
-    /// Time for shrinking the next finding: the first may exceed the budget of the campaign, others
-    /// hardly.
+    /// Time for shrinking the next finding. All of it is part of the budget; only the first finding may
+    /// exceed it, by a quarter.
     fn shrink_seconds(&self) -> u64 {
         let seconds = self.plan.config.check.shrink_seconds;
-        match self.plan.budget {
-            Some(budget) if !self.findings.is_empty() => {
-                let left = budget.saturating_sub(self.started.elapsed()).as_secs();
-                seconds.min(left.max(SHRINK_SECONDS_MIN))
-            }
-            _ => seconds,
-        }
+        let Some(budget) = self.plan.budget else { return seconds };
+        let left = budget.saturating_sub(self.started.elapsed()).as_secs();
+        let least = match self.findings.is_empty() {
+            true => (budget / 4).as_secs(),
+            false => 0,
+        };
+        seconds.min(left.max(least).max(SHRINK_SECONDS_MIN))
+    }
+
+    /// Whether the budget is used up, and something has been found and looked at already.
+    fn is_out_of_time(&self) -> bool {
+        !self.findings.is_empty()
+            && self.plan.budget.is_some_and(|budget| self.started.elapsed() >= budget)
     }
 
     fn is_over(&mut self) -> bool {

@@ -95,6 +95,7 @@ pub fn replay_supervised(
         oracle: &oracle,
         monitor: Some(monitor),
         fsck,
+        patient: true,
     };
     let ops: Vec<Op> = trace.ops().cloned().collect();
     let run = runner.run(&ops, CompareTrees::AfterEach)?;

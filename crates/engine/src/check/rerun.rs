@@ -10,6 +10,9 @@ use crate::check::call_monitor::CallMonitor;
 use crate::check::oracle::{Oracle, Signature};
 use crate::check::side_by_side::{Inspection, SideBySide};
 
+/// Runs of so many operations are compared as a whole after each.
+const WHOLE_OPS_MAX: usize = 200;
+
 /// When the trees are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompareTrees {
@@ -31,6 +34,8 @@ pub struct Runner<'a> {
     pub monitor: Option<Arc<CallMonitor>>,
     /// Whether the file system's checker has the last word.
     pub fsck: bool,
+    /// Whether what differs is given the time to become right (for what is only old).
+    pub patient: bool,
 }
 
 /// How a run went. It ends with the first violation.
@@ -98,7 +103,9 @@ impl Runner<'_> {
 
     /// Starts with both sides empty.
     pub(crate) fn start(&mut self) -> Result<SideBySide<'_>, HarnessFault> {
-        SideBySide::start(self.subject, self.reference, self.oracle, self.monitor.clone())
+        let monitor = self.monitor.clone();
+        let pair = SideBySide::start(self.subject, self.reference, self.oracle, monitor)?;
+        Ok(if self.patient { pair.patient() } else { pair })
     }
 
     /// The first step that two runs of the same operations answered differently.
@@ -114,6 +121,21 @@ impl Runner<'_> {
     }
 }
 
+/// How closely to look when `left` of `ops` operations are left, the present one included. Comparing whole
+/// trees after each of thousands would take longer than finding the violation did: far from the end,
+/// what was touched is enough most of the time.
+fn inspection(compare: CompareTrees, left: usize, ops: usize) -> Inspection {
+    match compare {
+        _ if left == 1 => Inspection::Whole,
+        CompareTrees::AtTheEnd => Inspection::Answer,
+        CompareTrees::AfterEach if ops <= WHOLE_OPS_MAX || left <= WHOLE_OPS_MAX => {
+            Inspection::Whole
+        }
+        CompareTrees::AfterEach if left.is_multiple_of(WHOLE_OPS_MAX) => Inspection::Whole,
+        CompareTrees::AfterEach => Inspection::Touched,
+    }
+}
+
 /// Executes the operations until the first violation.
 fn finish(
     mut pair: SideBySide<'_>,
@@ -122,8 +144,7 @@ fn finish(
     fsck: bool,
 ) -> Result<Run, HarnessFault> {
     for (index, op) in ops.iter().enumerate() {
-        let whole = compare == CompareTrees::AfterEach || index + 1 == ops.len();
-        let judged = pair.step(op, if whole { Inspection::Whole } else { Inspection::Answer })?;
+        let judged = pair.step(op, inspection(compare, ops.len() - index, ops.len()))?;
         match judged.verdict {
             Verdict::Ok => {}
             Verdict::Violation(violation) => return Ok(Run::ended(pair, violation)),

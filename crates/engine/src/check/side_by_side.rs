@@ -2,17 +2,24 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fathom_core::{
-    Activity, Digest, Errno, HarnessFault, Op, Outcome, Payload, RestoreMethod, Saved, Step,
-    Testbed, Tree, Verdict, Violation,
+    Activity, Difference, Digest, Errno, HarnessFault, Op, Outcome, Payload, RestoreMethod, Saved,
+    Step, Testbed, Tree, Verdict, Violation,
 };
 use fathom_model::{Config, Model};
 
 use crate::check::call_monitor::CallMonitor;
 use crate::check::oracle::space::{Baseline, Instead, ran_out, takes_space};
-use crate::check::oracle::{Oracle, touched};
+use crate::check::oracle::{Oracle, Signature, is_segment, touched};
 use crate::check::rerun::Runner;
+
+/// What the kernel answers where nobody serves (fs/fuse/dev.c).
+const SERVER_IS_GONE: [Result<u64, Errno>; 2] = [Err(Errno::ENOTCONN), Err(Errno::ECONNABORTED)];
+
+/// What is waited for beyond the time for which answers may be kept: kernels count it in ticks.
+const CACHE_MARGIN: Duration = Duration::from_millis(100);
 
 /// The kernel's log is read after so many operations, and whenever the whole tree is compared.
 const LISTEN_EVERY: usize = 32;
@@ -37,6 +44,10 @@ pub struct SideBySide<'a> {
     monitor: Option<Arc<CallMonitor>>,
     /// What both said of their space when they were empty.
     space: Option<Baseline>,
+    /// Whether what differs is given the time to become right.
+    patient: bool,
+    /// What the subject showed before the last remount, until it is looked at again.
+    before_remount: Option<Tree>,
     steps: Vec<Step>,
 }
 
@@ -82,10 +93,41 @@ impl<'a> SideBySide<'a> {
             oracle,
             monitor,
             space: None,
+            patient: false,
+            before_remount: None,
             steps: Vec::new(),
         };
         pair.restart()?;
         Ok(pair)
+    }
+
+    /// Waits before it calls something wrong that may only be old ([`Quirks::cache_seconds`]).
+    ///
+    /// [`Quirks::cache_seconds`]: fathom_model::Quirks::cache_seconds
+    pub(crate) fn patient(self) -> SideBySide<'a> {
+        SideBySide { patient: true, ..self }
+    }
+
+    /// How the reference is set up.
+    pub(crate) fn reference(&self) -> &Config {
+        &self.reference
+    }
+
+    /// Compares the empty file systems. What differs is not compared from then on; it is nobody's
+    /// fault.
+    ///
+    /// # Errors
+    /// If the harness of the subject fails or panics.
+    pub(crate) fn compare_empty(&mut self) -> Result<Vec<Difference>, HarnessFault> {
+        let tree = self
+            .watched(Activity::Looking, Self::subject_tree)
+            .map_err(|late| late.fault("looking at the empty file system"))??;
+        let mut differences = self.expected_tree().differences(&tree);
+        // A name too many or too few is part of every state: that is for the first operation to tell.
+        differences.retain(|difference| difference.what != "entry");
+        self.oracle.leave_out(&differences);
+        self.reference.quirks = self.oracle.quirks().clone();
+        Ok(differences)
     }
 
     /// Starts with the disk that was there after `ops`, when nothing was open.
@@ -164,13 +206,14 @@ impl<'a> SideBySide<'a> {
 
     /// Runs other operations on the same subject, from an empty file system. This pair must start
     /// again afterwards.
-    pub fn runner(&mut self, fsck: bool) -> Runner<'_> {
+    pub fn runner(&mut self, signature: &Signature) -> Runner<'_> {
         Runner {
             subject: self.subject,
             reference: &self.reference,
             oracle: &self.oracle,
             monitor: self.monitor.clone(),
-            fsck,
+            fsck: signature.is_checker(),
+            patient: signature.is_stale(),
         }
     }
 
@@ -211,7 +254,11 @@ impl<'a> SideBySide<'a> {
             });
         }
         let tree = self.model.digest();
-        let before = takes_space(op).then(|| self.model.clone());
+        let before = (takes_space(op) || is_segment(op)).then(|| self.model.clone());
+        self.before_remount = match op {
+            Op::Remount => self.watched(Activity::Looking, Self::subject_tree).ok().transpose()?,
+            _ => None,
+        };
         let mut expected = self.model.execute(op);
         if let Some(monitor) = &self.monitor {
             monitor.begin(op);
@@ -220,7 +267,13 @@ impl<'a> SideBySide<'a> {
         if let Some(seconds) = self.monitor.as_ref().and_then(|monitor| monitor.end()) {
             return Ok(self.hung(op, expected, seconds));
         }
-        let found = found?;
+        let found = match found {
+            Ok(found) => found,
+            Err(fault) => return self.without_server(op, expected, Err(fault)),
+        };
+        if SERVER_IS_GONE.contains(&found.result) && expected != found {
+            return self.without_server(op, expected, Ok(found));
+        }
         if let Some(before) = before.filter(|_| expected != found) {
             self.fall_back(op, before, &mut expected, &found)?;
         }
@@ -228,11 +281,25 @@ impl<'a> SideBySide<'a> {
         let mut seen = None;
         if verdict == Verdict::Ok {
             let changed = tree != self.model.digest();
-            let looked = self.watched(Activity::Looking, |pair| pair.look(op, look, changed));
+            let looked = self.watched(Activity::Looking, |pair| {
+                let (verdict, seen) = pair.look(op, look, changed)?;
+                let again = pair.unless_old(verdict, |pair| pair.look(op, look, changed));
+                again.map(|verdict| (verdict, seen))
+            });
             match looked {
-                Ok(looked) => (verdict, seen) = looked?,
+                Ok(Ok(looked)) => (verdict, seen) = looked,
+                Ok(Err(fault)) => return self.without_server(op, expected, Err(fault)),
                 Err(late) => return Ok(self.hung(op, expected, late.seconds)),
             }
+            let differs = matches!(verdict, Verdict::Violation(Violation::Tree { .. }));
+            if let Some(last_words) = differs.then(|| self.subject.last_words()).flatten() {
+                verdict = Verdict::Violation(Violation::ServerDied { last_words });
+            }
+        } else if let Op::Stat { .. } = op {
+            verdict = self.unless_old(verdict, |pair| {
+                let now = guarded(op.name(), || pair.subject.apply(op))?;
+                Ok((pair.judge(op, &expected, &now), None))
+            })?;
         }
         let listens = look == Inspection::Whole || self.steps.len().is_multiple_of(LISTEN_EVERY);
         if verdict == Verdict::Ok && listens {
@@ -240,6 +307,64 @@ impl<'a> SideBySide<'a> {
         }
         self.record(op, &expected, &found, seen);
         Ok(StepJudgement { expected, found, tree_compared: seen.is_some(), verdict })
+    }
+
+    /// Nothing answers any more, or in a way that only a dead server does: if it is dead, that is the
+    /// finding.
+    fn without_server(
+        &mut self,
+        op: &Op,
+        expected: Outcome,
+        found: Result<Outcome, HarnessFault>,
+    ) -> Result<StepJudgement, HarnessFault> {
+        let verdict = match (self.subject.last_words(), &found) {
+            (Some(last_words), _) => Violation::ServerDied { last_words },
+            (None, Ok(found)) => {
+                Violation::Outcome { expected: expected.clone(), found: found.clone() }
+            }
+            (None, Err(fault)) => {
+                return Err(HarnessFault::new(&*fault.context, &fault.message));
+            }
+        };
+        let found = found.unwrap_or_else(|_| Outcome::err(Errno::ENOTCONN));
+        self.record(op, &expected, &found, None);
+        let verdict = Verdict::Violation(verdict);
+        Ok(StepJudgement { expected, found, tree_compared: false, verdict })
+    }
+
+    /// Tells what is old from what is wrong: `look` is asked again, of the file system itself and then
+    /// after the time for which answers may be kept.
+    fn unless_old(
+        &mut self,
+        verdict: Verdict,
+        mut look: impl FnMut(&mut Self) -> Result<(Verdict, Option<Digest>), HarnessFault>,
+    ) -> Result<Verdict, HarnessFault> {
+        let quirks = self.oracle.quirks();
+        let (seconds, allowed) = (quirks.cache_seconds, quirks.stale_allowed);
+        if seconds == 0 {
+            return Ok(verdict);
+        }
+        let differences = match &verdict {
+            Verdict::Violation(Violation::Tree { differences }) => differences.clone(),
+            Verdict::Violation(Violation::Outcome { expected, found }) => {
+                let (expected, found) = (expected.to_string(), found.to_string());
+                vec![Difference { path: ".".into(), what: "answer".to_owned(), expected, found }]
+            }
+            _ => return Ok(verdict),
+        };
+        self.subject.ask_past_caches(true);
+        let again = look(self);
+        self.subject.ask_past_caches(false);
+        let mut again = again?.0;
+        if again != Verdict::Ok && self.patient {
+            std::thread::sleep(Duration::from_secs(seconds.into()) + CACHE_MARGIN);
+            again = look(self)?.0;
+        }
+        Ok(match again {
+            Verdict::Ok if allowed => Verdict::Ok,
+            Verdict::Ok => Verdict::Violation(Violation::Stale { differences }),
+            _ => verdict,
+        })
     }
 
     /// The operation, or looking at what it did, had to be ended from outside; what came back then
@@ -259,15 +384,22 @@ impl<'a> SideBySide<'a> {
         expected: &mut Outcome,
         found: &Outcome,
     ) -> Result<(), HarnessFault> {
-        let instead = match self.oracle.short_copy(op, expected, found) {
-            Some(shorter) => Some(Instead::Less(shorter)),
+        let shorter = self.oracle.short_copy(op, expected, found).map(Instead::Less);
+        let instead = match shorter.or_else(|| self.oracle.other_segment(op, &before, found)) {
+            Some(instead) => Some(instead),
             None => ran_out(self.subject, op, expected, found)?,
         };
         if let Some(instead) = instead {
             self.model = before;
             *expected = match instead {
                 Instead::Less(shorter) => self.model.execute(&shorter),
-                Instead::Nothing => found.clone(),
+                Instead::Nothing => {
+                    // What the slot held is closed before anything else is tried.
+                    if let Op::Open { slot, .. } = op {
+                        self.model.execute(&Op::Close { slot: *slot });
+                    }
+                    found.clone()
+                }
             };
         }
         Ok(())
@@ -300,11 +432,21 @@ impl<'a> SideBySide<'a> {
                 }
                 let seen =
                     guarded("looking at what was touched", || self.subject.observe_paths(&paths))?;
-                Ok((self.oracle.path_states(&self.model, &seen), None))
+                let verdict = self.oracle.path_states(&self.model, &seen);
+                match op {
+                    Op::Utimens { .. } if verdict == Verdict::Ok => {
+                        Ok((self.oracle.set_times(&self.model, &seen), None))
+                    }
+                    _ => Ok((verdict, None)),
+                }
             }
             Inspection::Whole => {
                 let tree = self.subject_tree()?;
-                Ok((self.oracle.tree(&self.model, &tree), Some(tree.digest())))
+                let mut verdict = self.oracle.tree(&self.model, &tree);
+                if let (Verdict::Ok, Some(before)) = (&verdict, self.before_remount.take()) {
+                    verdict = self.oracle.kept_times(&self.model, &before, &tree);
+                }
+                Ok((verdict, Some(tree.digest())))
             }
         }
     }
@@ -421,7 +563,13 @@ impl<'a> SideBySide<'a> {
     /// If the harness of the subject fails or panics.
     pub fn walk(&mut self) -> Result<Verdict, HarnessFault> {
         match self.watched(Activity::Looking, Self::subject_tree) {
-            Ok(tree) => Ok(self.oracle.tree(&self.model, &tree?)),
+            Ok(tree) => {
+                let verdict = self.oracle.tree(&self.model, &tree?);
+                self.unless_old(verdict, |pair| {
+                    let tree = pair.subject_tree()?;
+                    Ok((pair.oracle.tree(&pair.model, &tree), None))
+                })
+            }
             Err(Overdue { seconds }) => Ok(Verdict::Violation(Violation::Hang { seconds })),
         }
     }

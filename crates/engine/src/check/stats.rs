@@ -43,6 +43,8 @@ pub struct Stats {
     pub interrupted: bool,
     /// Findings with different signatures.
     pub findings: u64,
+    /// Time that running findings again and shrinking them took, of all time.
+    pub investigating: Duration,
     /// Time since the start.
     pub elapsed: Duration,
     states: HashSet<Digest>,

@@ -63,10 +63,12 @@ impl Generator {
         self.size(self.config.data.offset_bytes_max) as i64
     }
 
-    /// Draws an offset that is a multiple of 4096: some calls refuse all others.
+    /// Draws an offset that is a multiple of 4096, or of what the file system moves as a whole: some
+    /// calls refuse all others.
     pub(super) fn aligned_offset(&mut self) -> i64 {
-        let blocks = (self.config.data.offset_bytes_max / 4096).max(1);
-        (self.choices.below(blocks) * 4096) as i64
+        let unit = self.view.move_bytes.max(4096);
+        let blocks = (self.config.data.offset_bytes_max / unit).max(1);
+        (self.choices.below(blocks) * unit) as i64
     }
 
     /// Makes the pattern of a write.

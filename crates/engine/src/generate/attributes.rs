@@ -36,13 +36,28 @@ impl Generator {
             0..3 => TimeArg::Now,
             3..5 => TimeArg::Omit,
             _ => {
-                // Within 31 bits: on-disk formats differ in what they keep of other values.
-                let sec =
-                    *self.choices.pick(&[0, 1, 1_000_000_000, 1_700_000_000, i32::MAX.into()]);
+                let sec = self.seconds();
                 let nsec =
                     if self.odd && self.choices.percent(20) { 1_000_000_000 } else { 999_999_999 };
                 TimeArg::At { sec, nsec: *self.choices.pick(&[0, 1, nsec]) }
             }
+        }
+    }
+
+    /// Draws seconds: mostly of our time, else around the borders of 31 and 32 bits, before 1970, and
+    /// around the first and the last second that the file system has.
+    fn seconds(&mut self) -> i64 {
+        let usual = [0, 1, 1_000_000_000, 1_700_000_000, i32::MAX.into()];
+        let borders =
+            [-1, i32::MIN.into(), 1 << 31, u32::MAX.into(), 1 << 32, self.view.time_sec.0];
+        match self.choices.below(4) {
+            0 => *self.choices.pick(&borders),
+            1 => {
+                let (first, last) = self.view.time_sec;
+                let beyond = [first.saturating_sub(1), last, last.saturating_add(1)];
+                *self.choices.pick(&beyond)
+            }
+            _ => *self.choices.pick(&usual),
         }
     }
 
@@ -107,6 +122,16 @@ impl Generator {
     /// Draws an identity, mostly root, so that the workload goes on.
     pub(super) fn identity(&mut self) -> Op {
         let id = self.choices.weighted(&[(0, 8), (IDS[1], 2), (IDS[2], 1)]);
+        self.identity_with(id)
+    }
+
+    /// Draws an identity that is not root's.
+    pub(super) fn identity_of_another(&mut self) -> Op {
+        let id = self.choices.weighted(&[(IDS[1], 2), (IDS[2], 1)]);
+        self.identity_with(id)
+    }
+
+    fn identity_with(&mut self, id: u32) -> Op {
         let groups = if id != 0 && self.choices.percent(40) { vec![IDS[2]] } else { Vec::new() };
         Op::Identity { uid: id, gid: id, groups }
     }

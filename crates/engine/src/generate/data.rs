@@ -105,7 +105,10 @@ impl Generator {
             mode |= self.flags(&[]);
         }
         let (offset, len) = if aligned_only && self.choices.percent(80) {
-            (self.aligned_offset(), self.aligned_offset().max(4096))
+            (
+                self.aligned_offset(),
+                self.aligned_offset().max(self.view.move_bytes.max(4096) as i64),
+            )
         } else {
             (self.offset(), self.len() as i64)
         };

@@ -4,7 +4,7 @@
 //! tree alone says what a later meta-operation can do, and a state is a tree.
 
 use fathom_core::flags::OpenFlags;
-use fathom_core::{Kind, Mode, Op, Slot};
+use fathom_core::{Capability, Kind, Mode, Op, Slot};
 use fathom_model::Model;
 
 use super::config::Call;
@@ -16,6 +16,9 @@ const OPENINGS_MAX: usize = 4;
 
 /// Greatest number of calls between the first opening and the last closing of a session.
 const SESSION_OPS_MAX: u64 = 5;
+
+/// Share of meta-operations that are not root's: that of the identities that a random walk draws.
+const IDENTITY_PERCENT: u32 = 27;
 
 /// The slot of the file that a meta-operation opens.
 const SLOT: Slot = 0;
@@ -58,7 +61,7 @@ impl Generator {
     /// Goes on with another stream of choices and no file open.
     pub fn begin(&mut self, choices: Choices) {
         self.choices = choices;
-        self.slots.fill(None);
+        self.forget_all_but_held();
     }
 
     /// The next meta-operation for the state that `model` is in, in which nothing is open.
@@ -67,8 +70,14 @@ impl Generator {
     /// If nothing that the configuration allows can be used.
     pub fn meta(&mut self, model: &Model) -> Vec<Op> {
         let mut meta = Meta { model: model.clone(), ops: Vec::new() };
+        if self.crowd(&mut meta) {
+            self.tidy_up(model, &mut meta);
+            return meta.ops;
+        }
+        self.begin_as_somebody(&mut meta);
         let session = self.choices.percent(self.config.slots.session_percent);
         let calls = if session { 2 + self.choices.below(SESSION_OPS_MAX - 1) } else { 1 };
+        let calls = calls + meta.ops.len() as u64;
         for _ in 0..REFUSED_MAX {
             if meta.ops.len() as u64 >= calls {
                 self.tidy_up(model, &mut meta);
@@ -92,11 +101,25 @@ impl Generator {
         panic!("{REFUSED_MAX} operations in a row cannot be used: give other weights");
     }
 
+    /// Some meta-operations are those of another user, as many as in a random walk, in which an identity
+    /// stays until the next one.
+    fn begin_as_somebody(&mut self, meta: &mut Meta) {
+        let possible = self.capabilities.contains(&Capability::Identity)
+            && self.calls.iter().any(|(call, _)| *call == Call::Identity);
+        if !possible || !self.choices.percent(IDENTITY_PERCENT) {
+            return;
+        }
+        let op = self.identity_of_another();
+        if meta.model.unspecified(&op).is_none() {
+            self.play(op, meta);
+        }
+    }
+
     fn has(&self, need: Need) -> bool {
         self.slots.iter().flatten().any(|open| need.is_met(open))
     }
 
-    fn play(&mut self, op: Op, meta: &mut Meta) {
+    pub(super) fn play(&mut self, op: Op, meta: &mut Meta) {
         let answer = meta.model.execute(&op);
         self.note(&op, &answer, &meta.model);
         meta.ops.push(op);
@@ -133,8 +156,10 @@ impl Generator {
         if meta.ops.iter().any(|op| matches!(op, Op::Umask { .. })) {
             self.play(Op::Umask { mask: config.umask }, meta);
         }
+        self.choose_held();
+        let held = self.held.slot.map(|(slot, _)| slot);
         for slot in 0..self.slots.len() as Slot {
-            if self.slots[usize::from(slot)].is_some() {
+            if Some(slot) != held && self.slots[usize::from(slot)].is_some() {
                 self.play(Op::Close { slot }, meta);
             }
         }
@@ -142,8 +167,8 @@ impl Generator {
 }
 
 /// A meta-operation in the making: its operations so far.
-struct Meta {
+pub(super) struct Meta {
     /// The reference after the operations so far.
-    model: Model,
+    pub(super) model: Model,
     ops: Vec<Op>,
 }

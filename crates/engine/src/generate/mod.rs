@@ -15,6 +15,7 @@ mod args;
 mod attributes;
 pub mod config;
 mod data;
+mod held;
 pub mod inputs;
 mod meta;
 mod names;
@@ -28,6 +29,7 @@ use fathom_core::{Capability, FsPath, Kind, Op, Outcome, Payload, Slot, Target};
 use fathom_model::Model;
 
 pub use config::{Call, Config, ConfigError, DEFAULT_TOML};
+use held::Held;
 use inputs::Tables;
 use view::View;
 
@@ -61,6 +63,8 @@ pub struct Generator {
     patterns: u64,
     /// Whether the operation being made is one of the odd ones.
     odd: bool,
+    /// What is held open over several meta-operations, if that is allowed.
+    held: Held,
 }
 
 impl Generator {
@@ -89,11 +93,13 @@ impl Generator {
             slots,
             patterns: 0,
             odd: false,
+            held: Held::default(),
         }
     }
 
     /// Starts again with an empty file system and another stream of choices.
     pub fn restart(&mut self, choices: Choices) {
+        self.held.slot = None;
         self.begin(choices);
         self.patterns = 0;
         self.view = View::default();
@@ -140,7 +146,10 @@ impl Generator {
                 self.set_slot(*slot, open_slot(model, *slot, path, *flags));
             }
             Op::Close { slot } if answer.result.is_ok() => self.set_slot(*slot, None),
-            Op::Remount => self.slots.fill(None),
+            Op::Remount => {
+                self.slots.fill(None);
+                self.held.slot = None;
+            }
             _ => {}
         }
     }

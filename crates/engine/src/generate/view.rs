@@ -18,6 +18,10 @@ pub(super) struct Node {
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
     nodes: Vec<Node>,
+    /// The unit in which `fallocate` moves data.
+    pub(super) move_bytes: u64,
+    /// The first and the last second that the file system has.
+    pub(super) time_sec: (i64, i64),
     /// The digest of the tree that was read: equal digests need no second look.
     digest: Digest,
 }
@@ -27,6 +31,10 @@ impl View {
     pub(super) fn refresh(&mut self, model: &Model) {
         if self.nodes.is_empty() || self.digest != model.digest() {
             self.digest = model.digest();
+            self.move_bytes = u64::from(model.volume().config().move_bytes());
+            let quirks = &model.volume().config().quirks;
+            // Where a format has no limits, servers have: some millennia are enough.
+            self.time_sec = (quirks.time_sec_min.max(-(1 << 40)), quirks.time_sec_max.min(1 << 40));
             self.nodes.clear();
             self.push(model.volume(), ROOT, FsPath::from("."), Kind::Dir, 0);
             self.walk(model.volume(), ROOT, &FsPath::from("."), 1);

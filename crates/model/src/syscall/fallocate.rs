@@ -128,6 +128,21 @@ mod tests {
     }
 
     #[test]
+    fn clusters_are_moved_as_a_whole() {
+        let m = with_file(Quirks { move_align_bytes: 8192, ..Quirks::default() });
+        let table = [
+            (fallocate(0, 8, 4096, 4096), Err(E::EINVAL)),
+            (fallocate(0, 8, 0, 8192), Ok(0)),
+            (fallocate(0, 32, 4096, 8192), Err(E::EINVAL)),
+            (fallocate(0, 32, 8192, 4096), Err(E::EINVAL)),
+            (fallocate(0, 32, 8192, 8192), Ok(0)),
+            // What moves nothing has no unit.
+            (fallocate(0, 3, 1, 1), Ok(0)),
+        ];
+        check_each(&m, &table);
+    }
+
+    #[test]
     fn modes_exclude_each_other() {
         let m = with_file(Quirks::default());
         let possible = [0, 1, 3, 8, 16, 17, 32, 64, 65];

@@ -1,7 +1,7 @@
 //! lseek(2): fs/read_write.c `generic_file_llseek_size`, `vfs_setpos`.
 
 use fathom_core::flags::Whence;
-use fathom_core::{Errno, Kind, Slot};
+use fathom_core::{Errno, Kind, Op, Outcome, Slot};
 
 use super::Model;
 use super::file::OpenFile;
@@ -15,6 +15,32 @@ impl Model {
         let position = self.seek_target(&file, offset, whence)?;
         self.seek(slot, position);
         Ok(position as u64)
+    }
+
+    /// Whether `found` is an answer that lseek(2) allows to `SEEK_DATA` or `SEEK_HOLE` in a regular file:
+    /// how a file system allocates is its own business, but it must not skip a byte that is not zero,
+    /// nor call one a hole. `None` if the call is another one, or its answer is known exactly.
+    pub fn segment_is_allowed(&self, op: &Op, found: &Outcome) -> Option<bool> {
+        let Op::Lseek { slot, offset, whence } = op else { return None };
+        let file = self.file(*slot).ok().filter(|file| file.kind == Kind::File)?;
+        let size = self.volume.attr(file.ino).ok()?.size;
+        let offset = match u64::try_from(*offset) {
+            Ok(offset) => offset,
+            Err(_) if self.quirks().seek_negative_is_zero => 0,
+            Err(_) => return None,
+        };
+        if offset >= size || !matches!(whence, Whence::Data | Whence::Hole) {
+            return None;
+        }
+        let byte_from = |offset| self.volume.first_byte_from(file.ino, offset).ok().flatten();
+        Some(match (whence, found.result) {
+            (Whence::Data, Ok(data)) => {
+                (offset..size).contains(&data) && byte_from(offset).is_none_or(|byte| byte >= data)
+            }
+            (Whence::Data, Err(Errno::ENXIO)) => byte_from(offset).is_none(),
+            (_, Ok(hole)) => (offset..=size).contains(&hole) && byte_from(hole) != Some(hole),
+            (_, Err(_)) => false,
+        })
     }
 
     fn seek_target(&self, file: &OpenFile, offset: i64, whence: Whence) -> Result<i64, Errno> {
@@ -61,7 +87,7 @@ impl Model {
 #[cfg(test)]
 mod tests {
     use fathom_core::flags::OpenFlags;
-    use fathom_core::{Mode, Op, Pattern};
+    use fathom_core::{Mode, Pattern};
 
     use super::super::testing::*;
     use super::*;
@@ -117,6 +143,30 @@ mod tests {
         check(&mut m, &table);
         let mut btrfs = sparse(Quirks { seek_negative_is_zero: true, ..Quirks::default() });
         check(&mut btrfs, &[(lseek(-1, Whence::Data), Ok(8192)), (lseek(-1, Whence::Hole), Ok(0))]);
+    }
+
+    #[test]
+    fn allocation_is_free_but_data_is_not_skipped() {
+        let m = sparse(Quirks::default());
+        let allowed = |op: Op, answer| m.segment_is_allowed(&op, &Outcome::from(answer));
+        for (offset, whence, answer, expected) in [
+            (0, Whence::Data, Ok(8192), Some(true)),
+            (0, Whence::Data, Ok(0), Some(true)),
+            (0, Whence::Data, Ok(4096), Some(true)),
+            (0, Whence::Data, Ok(8193), Some(false)),
+            (0, Whence::Data, Err(E::ENXIO), Some(false)),
+            (8195, Whence::Data, Ok(8192), Some(false)),
+            (0, Whence::Hole, Ok(0), Some(true)),
+            (0, Whence::Hole, Ok(8202), Some(true)),
+            (0, Whence::Hole, Ok(8193), Some(false)),
+            (0, Whence::Hole, Ok(12288), Some(false)),
+            (0, Whence::Hole, Err(E::ENOENT), Some(false)),
+            (8202, Whence::Data, Err(E::ENXIO), None),
+            (-1, Whence::Hole, Err(E::ENXIO), None),
+            (0, Whence::Set, Ok(1), None),
+        ] {
+            assert_eq!(allowed(lseek(offset, whence), answer), expected, "{offset} {whence:?}");
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod fallocate;
 mod file;
 mod fsync;
 mod getdents;
+mod lacking;
 mod library;
 mod link;
 mod lseek;

@@ -33,7 +33,8 @@ impl Model {
     /// answer, but another one is not wrong.
     pub fn unspecified(&self, op: &Op) -> Option<&'static str> {
         let small = self.unspecified_on_small(op);
-        if let Some(why) = self.unspecified_for_library(op).or(small) {
+        let library = self.unspecified_for_library(op).or(small);
+        if let Some(why) = library.or_else(|| self.unspecified_lacking(op)) {
             return Some(why);
         }
         match op {
@@ -145,10 +146,11 @@ impl Model {
         let file = self.file(slot).ok()?;
         let size = self.volume.attr(file.ino).ok()?.size as i64;
         let segment = matches!(whence, Whence::Data | Whence::Hole) && offset < size;
+        let last_page = size > LAST_PAGE && self.quirks().last_page_not_found;
         match file.kind {
             Kind::Dir if whence != Whence::Set => Some(COOKIES),
-            Kind::File if segment && !self.quirks().segments_comparable => {
-                Some("how the file system allocates is not known")
+            Kind::File if segment && last_page => {
+                Some("the end of the last page below 2^63 is no offset")
             }
             _ => None,
         }

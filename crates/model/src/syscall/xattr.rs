@@ -49,6 +49,7 @@ impl Model {
         value: Pattern,
         flags: XattrFlags,
     ) -> Result<u64, Errno> {
+        self.xattr_file_first(target)?;
         // setxattr_copy: the arguments come before the file.
         if !(XattrFlags::XATTR_CREATE | XattrFlags::XATTR_REPLACE).contains(flags) {
             return Err(Errno::EINVAL);
@@ -77,6 +78,7 @@ impl Model {
         name: &FsBytes,
         len: u64,
     ) -> Result<Outcome, Errno> {
+        self.xattr_file_first(target)?;
         check_name(name)?;
         let ino = self.target(target)?;
         self.xattr_permission(ino, name, Mask::READ)?;
@@ -111,12 +113,22 @@ impl Model {
     }
 
     pub(super) fn removexattr(&mut self, target: &Target, name: &FsBytes) -> Result<u64, Errno> {
+        self.xattr_file_first(target)?;
         check_name(name)?;
         let ino = self.target(target)?;
         self.may_change_xattr(ino, name)?;
         handler(self.quirks(), name)?;
         self.volume.removexattr(ino, name.as_bytes())?;
         Ok(0)
+    }
+
+    /// Older kernels find the file before they look at the arguments
+    /// ([`Quirks::xattr_file_first`]).
+    fn xattr_file_first(&mut self, target: &Target) -> Result<(), Errno> {
+        match self.quirks().xattr_file_first {
+            true => self.target(target).map(|_| ()),
+            false => Ok(()),
+        }
     }
 
     fn may_change_xattr(&self, ino: Ino, name: &FsBytes) -> Result<(), Errno> {
@@ -225,6 +237,24 @@ mod tests {
             (set(Target::Slot(9), "user.a", 1, 0), Err(E::EBADF)),
             (get(at("nope"), "", 0), Err(E::ERANGE)),
             (remove(at("nope"), &long), Err(E::ERANGE)),
+        ];
+        check(&mut m, &table);
+    }
+
+    #[test]
+    fn before_linux_6_13_the_file_comes_before_the_arguments() {
+        let mut m = model_with(Quirks { xattr_file_first: true, ..Quirks::default() });
+        given(&mut m, &[file("f", 0o644)]);
+        let long = format!("user.{}", "n".repeat(251));
+        let table = [
+            (set(at("nope"), "", 0, 4), Err(E::ENOENT)),
+            (set(at("f"), "", 0, 4), Err(E::EINVAL)),
+            (set(Target::Slot(9), "", 1, 0), Err(E::EBADF)),
+            (set(at("f"), "user.a", 65_537, 0), Err(E::E2BIG)),
+            (get(Target::Slot(9), "", 0), Err(E::EBADF)),
+            (get(at("f"), "", 0), Err(E::ERANGE)),
+            (remove(at("nope"), &long), Err(E::ENOENT)),
+            (remove(at("f"), &long), Err(E::ERANGE)),
         ];
         check(&mut m, &table);
     }

@@ -6,6 +6,7 @@ use fathom_core::{Errno, FsBytes, Mode, Stamp};
 use super::inode::Xattrs;
 use super::state::State;
 use super::{Ino, SetTime, Volume, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
+use crate::feature::Feature;
 use crate::mutant::Mutant;
 use crate::quirks::Quirks;
 
@@ -16,6 +17,9 @@ impl Volume {
     /// `ESTALE`.
     pub fn chmod(&mut self, ino: Ino, mode: Mode) -> Result<(), Errno> {
         let inode = self.state.get(ino)?;
+        if self.state.lacks(Feature::Modes) {
+            return Ok(());
+        }
         let mut bits = mode.perm();
         if self.state.mutant(Mutant::ChmodDropsSetuid) {
             bits &= !Mode::S_ISUID;
@@ -55,6 +59,9 @@ impl Volume {
     /// `ESTALE`.
     pub fn chown(&mut self, ino: Ino, uid: Option<u32>, gid: Option<u32>) -> Result<(), Errno> {
         self.state.get(ino)?;
+        if self.state.lacks(Feature::Owners) {
+            return Ok(());
+        }
         let (state, now) = self.edit();
         let uid = if state.mutant(Mutant::ChgrpChangesOwner) { uid.or(gid) } else { uid };
         state.update(ino, |inode| {
@@ -79,10 +86,11 @@ impl Volume {
         if atime.is_none() && mtime.is_none() {
             return Ok(());
         }
+        let grain = self.state.config.quirks.time_grain_nsec;
         let (state, now) = self.edit();
         let stamp = |time| match time {
             SetTime::Now => now,
-            SetTime::At { sec, nsec } => Stamp::At { sec, nsec },
+            SetTime::At { sec, nsec } => cut(sec, nsec, grain),
         };
         state.touch(ino, |inode| {
             inode.times.atime = atime.map_or(inode.times.atime, stamp);
@@ -113,6 +121,7 @@ impl Volume {
     ) -> Result<(), Errno> {
         let state = &*self.state;
         let xattrs = &state.get(ino)?.xattrs;
+        state.check_xattrs()?;
         if flags.bits() & !(XattrFlags::XATTR_CREATE | XattrFlags::XATTR_REPLACE).bits() != 0 {
             return Err(Errno::EINVAL);
         }
@@ -151,6 +160,7 @@ impl Volume {
     /// `ERANGE` (name), `ENODATA`.
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<FsBytes, Errno> {
         let xattrs = &self.state.get(ino)?.xattrs;
+        self.state.check_xattrs()?;
         check_xattr_name(name)?;
         xattrs.get(name).cloned().ok_or(Errno::ENODATA)
     }
@@ -161,6 +171,7 @@ impl Volume {
     /// `ESTALE`.
     pub fn listxattr(&self, ino: Ino) -> Result<Vec<FsBytes>, Errno> {
         let xattrs = &self.state.get(ino)?.xattrs;
+        self.state.check_xattrs()?;
         Ok(xattrs.list().iter().map(|xattr| xattr.name.clone()).collect())
     }
 
@@ -176,6 +187,16 @@ impl Volume {
             inode.times.ctime = now;
         });
         Ok(())
+    }
+}
+
+/// A time as it is kept in steps of `grain` nanoseconds: the last one that is not later.
+fn cut(sec: i64, nsec: u32, grain: u64) -> Stamp {
+    let second = 1_000_000_000;
+    match grain {
+        0 | 1 => Stamp::At { sec, nsec },
+        grain if grain < second => Stamp::At { sec, nsec: nsec - nsec % grain as u32 },
+        grain => Stamp::At { sec: sec - sec.rem_euclid((grain / second) as i64), nsec: 0 },
     }
 }
 

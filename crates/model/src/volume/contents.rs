@@ -380,6 +380,19 @@ impl Contents {
         taken
     }
 
+    /// The first byte from `offset` on that is not zero.
+    pub(super) fn first_byte_from(&self, offset: u64) -> Option<u64> {
+        let lo = self.pages.partition_point(|(page, _)| *page < offset / PAGE);
+        let byte = self.pages[lo..].iter().find_map(|(number, page)| {
+            let start = number * PAGE;
+            let from = offset.saturating_sub(start) as usize;
+            let bytes = page.bytes.get(from..)?;
+            let at = bytes.iter().position(|byte| *byte != 0)?;
+            Some(start + (from + at) as u64)
+        });
+        byte.filter(|at| *at < self.size)
+    }
+
     /// Finds the first byte of data at or after `offset`.
     pub(super) fn seek_data(&self, offset: u64) -> Option<u64> {
         let block = self.written_from(offset / self.block_bytes).next()?;

@@ -115,6 +115,9 @@ impl Volume {
         let size_mutated = state.wrong_size(size_before, size);
         let (state, now) = self.edit();
         let stale = state.mutant(Mutant::StaleHole);
+        if size < size_before {
+            state.remember_contents(ino, size, Mutant::ShrinkLostOnRemount);
+        }
         state.update(ino, |inode| {
             if size != size_before {
                 inode.times.mtime = now;
@@ -160,9 +163,9 @@ impl Volume {
         if end > limit {
             return Err(Errno::EFBIG);
         }
-        let block_bytes = u64::from(state.config.block_bytes);
         if matches!(kind, Fallocate::CollapseRange | Fallocate::InsertRange) {
-            let whole = offset.is_multiple_of(block_bytes) && len.is_multiple_of(block_bytes);
+            let unit = u64::from(state.config.move_bytes());
+            let whole = offset.is_multiple_of(unit) && len.is_multiple_of(unit);
             let border = if kind == Fallocate::CollapseRange { end } else { offset };
             if !whole || border >= size {
                 return Err(Errno::EINVAL);
@@ -182,6 +185,9 @@ impl Volume {
             contents.set_size(end);
         }
         let (state, now) = self.edit();
+        if kind == Fallocate::PunchHole {
+            state.remember_contents(ino, contents.size(), Mutant::PunchLostOnRemount);
+        }
         state.update(ino, |inode| {
             inode.times.mtime = now;
             inode.times.ctime = now;
@@ -199,7 +205,20 @@ impl Volume {
         if offset >= contents.size() {
             return Err(Errno::ENXIO);
         }
-        contents.seek_data(offset).ok_or(Errno::ENXIO)
+        let data = contents.seek_data(offset).ok_or(Errno::ENXIO)?;
+        let mapped_bytes = DIRECT_BLOCKS * u64::from(self.state.config.block_bytes);
+        if self.state.mutant(Mutant::SeekDataBlind) && data >= mapped_bytes {
+            return Err(Errno::ENXIO);
+        }
+        Ok(data)
+    }
+
+    /// Finds the first byte at or after `offset` that is not zero.
+    ///
+    /// # Errors
+    /// `EISDIR`, `EINVAL`.
+    pub(crate) fn first_byte_from(&self, ino: Ino, offset: u64) -> Result<Option<u64>, Errno> {
+        Ok(self.state.file(ino)?.first_byte_from(offset))
     }
 
     /// Finds the first hole at or after `offset`; the end of the file is one.

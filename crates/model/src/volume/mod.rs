@@ -20,6 +20,7 @@ mod directory;
 mod extents;
 mod image;
 mod inode;
+mod lacking;
 mod lifetime;
 mod mutant_memory;
 mod name;

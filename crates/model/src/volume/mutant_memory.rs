@@ -23,6 +23,10 @@ pub(super) struct MutantMemory {
     twice: Vec<(Ino, ShortName)>,
     /// Entries that are not listed.
     hidden: Vec<(Ino, ShortName)>,
+    /// What files had before they were shrunk or punched, and their size since.
+    contents: Vec<(Ino, Contents, u64)>,
+    /// Blocks that were reserved behind the end of files that are gone.
+    reserved_blocks: u64,
 }
 
 impl State {
@@ -50,6 +54,26 @@ impl State {
             && let Some(link) = self.neighbour(dir, name, |link| link.name.clone())
         {
             self.empty_file(link.ino);
+        }
+    }
+
+    /// A file is about to be shrunk to `size`, or punched and keep it.
+    pub(super) fn remember_contents(&mut self, ino: Ino, size: u64, by: Mutant) {
+        if self.mutant(by)
+            && let Ok(contents) = self.file(ino).cloned()
+        {
+            self.mutant_memory_mut().contents.push((ino, contents, size));
+        }
+    }
+
+    /// An inode is about to go.
+    pub(super) fn remember_reservation(&mut self, inode: &Inode) {
+        if self.mutant(Mutant::ReservationLeak)
+            && let Body::File(contents) = &inode.body
+        {
+            let end = contents.size().div_ceil(u64::from(self.config.block_bytes));
+            let blocks = contents.reserved().overlap(end, u64::MAX);
+            self.mutant_memory_mut().reserved_blocks += blocks;
         }
     }
 
@@ -135,6 +159,12 @@ impl State {
                 self.graft(inode, *dir, name.clone(), now);
             }
         }
+        for (ino, old, size) in &mutant_memory.contents {
+            if self.file(*ino).is_ok_and(|now| now.size() == *size) {
+                self.update(*ino, |inode| inode.body = Body::File(old.clone()));
+            }
+        }
+        self.blocks_used += mutant_memory.reserved_blocks.min(self.blocks_free());
         for (dir, name, ino) in &mutant_memory.given_up {
             let is_file = self.get(*ino).is_ok_and(|inode| !inode.is_dir());
             if is_file && self.is_free(*dir, name) {

@@ -9,6 +9,7 @@ use super::inode::{Body, FAST_SYMLINK_BYTES_MAX, Inode, Name};
 use super::name::ShortName;
 use super::state::check_name;
 use super::{Identity, Ino, NewNode, Volume};
+use crate::feature::Feature;
 use crate::mutant::Mutant;
 
 impl Volume {
@@ -30,6 +31,7 @@ impl Volume {
         if self.state.living_dir(dir)?.get(name).is_some() {
             return Err(Errno::EEXIST);
         }
+        let mode = self.state.kept_mode(&node, mode)?;
         let inode = self.prepare(caller, dir, node, mode)?;
         let (state, now) = self.edit();
         Ok(state.graft(inode, dir, name.into(), now))
@@ -74,7 +76,7 @@ impl Volume {
         if parent.get(name).is_some() {
             return Err(Errno::EEXIST);
         }
-        if inode.is_dir() {
+        if inode.is_dir() || state.lacks(Feature::HardLinks) {
             return Err(Errno::EPERM);
         }
         if inode.names.as_slice().is_empty() && !inode.linkable {
@@ -108,6 +110,9 @@ impl Volume {
             return Err(Errno::EISDIR);
         }
         let pinned = self.is_pinned(ino);
+        if pinned && self.state.lacks(Feature::OpenUnlinked) {
+            return Err(Errno::EBUSY);
+        }
         let (state, now) = self.edit();
         state.remember_unlink(dir, name, ino, pinned);
         state.remove_link(dir, name, now);

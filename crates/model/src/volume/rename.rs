@@ -42,6 +42,7 @@ impl Volume {
     ) -> Result<(), Errno> {
         check_flags(flags)?;
         let state = &*self.state;
+        state.check_rename_features(flags)?;
         let source = state.child(from_dir, from)?;
         check_name(to)?;
         let target = state.living_dir(to_dir)?.get(to).map(|link| link.ino);

@@ -177,6 +177,7 @@ impl State {
     pub(super) fn release(&mut self, ino: Ino) {
         let Some(inode) = self.table.remove(ino) else { return };
         self.digest -= inode.term;
+        self.remember_reservation(&inode);
         if !self.mutant(Mutant::InodeLeak) {
             self.inodes_used -= 1;
         }

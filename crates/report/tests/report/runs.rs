@@ -28,6 +28,7 @@ pub(crate) fn littlefs() -> Run {
         by_depth: vec![1, 4, 25, 171, 1_146, 7_180, 39_699],
         samples: samples(120),
         goals_missed: vec!["a power failure while a full disk was being freed".to_owned()],
+        notes: Vec::new(),
         findings: vec![rename_finding()],
         known: Vec::new(),
         no_longer_seen: Vec::new(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fathom_block::BlockBacked;
 use fathom_core::Testbed;
-use fathom_model::{Config, Quirks};
+use fathom_model::{Config, Feature, Quirks};
 
 use super::profile::{adapt, read_profile};
 use super::{
@@ -96,10 +96,25 @@ impl Entry for Directory {
         if Quirks::profile(profile).is_some()
             && let Some(measured) = Measured::of_directory(&self.0)?
         {
-            measured.apply(&mut config)?;
+            measured.apply(&mut config);
         }
         adapt(&mut config, &environment);
         Ok(config)
+    }
+
+    /// A directory of a file system that has a profile of its own lacks nothing.
+    fn probe(
+        &self,
+        reference: &mut Config,
+        required: &[Feature],
+    ) -> Result<Vec<String>, CatalogueError> {
+        if !matches!(detect_profile(&self.0)?, "generic" | "fuse") {
+            return Ok(Vec::new());
+        }
+        let quirks = &mut reference.quirks;
+        super::on_own_thread(|| {
+            Ok(DirSubject::create(&self.0, View::default())?.probe(quirks, required)?)
+        })
     }
 
     fn check_caller(&self, reference: &Config) -> Result<(), CatalogueError> {

@@ -85,9 +85,10 @@ fn needs(recipe: &Recipe) -> Vec<Need> {
 impl Family for KernelFileSystems {
     fn rows(&self) -> Vec<Row> {
         let row = |recipe: Recipe| Row {
-            about: match recipe.image_bytes >> 20 {
-                0 => recipe.about.clone(),
-                mib => format!("{}, {mib} MiB in memory", recipe.about),
+            about: match (recipe.image_bytes >> 20, &recipe.risk) {
+                (_, Some(risk)) => format!("{}; in a guest or --on-host: {risk}", recipe.about),
+                (0, None) => recipe.about.clone(),
+                (mib, None) => format!("{}, {mib} MiB in memory", recipe.about),
             },
             offers: offers(&recipe),
             needs: needs(&recipe),
@@ -171,6 +172,10 @@ impl Entry for Kernel {
         let mount = asked.mount.unwrap_or_default().split(',').filter(|option| !option.is_empty());
         kernel.options.format.extend(mkfs.map(str::to_owned));
         kernel.options.mount.extend(mount.map(str::to_owned));
+        if kernel.options.mount.iter().any(|option| option == "ro") {
+            let text = "nothing could be changed, so there would be nothing to check: leave ro out";
+            return Err(CatalogueError::Refused(text.to_owned()));
+        }
         kernel.options.space_bytes = asked.space_bytes.or(kernel.options.space_bytes);
         if let Some(promises) = asked.promises {
             read_promises(promises)?;
@@ -184,6 +189,10 @@ impl Entry for Kernel {
         Ok(Arc::new(kernel))
     }
 
+    fn risk(&self) -> Option<String> {
+        self.recipe.risk.clone()
+    }
+
     fn profile(&self) -> Result<String, CatalogueError> {
         Ok(match &self.file {
             Some(file) => file.display().to_string(),
@@ -195,8 +204,12 @@ impl Entry for Kernel {
     fn planned_reference(&self, profile: &str) -> Result<Config, CatalogueError> {
         let mut config = Config { quirks: read_profile(profile)?, ..Config::default() };
         read_protections(&mut config.quirks);
+        let recipe = self.whole_recipe()?;
+        let options = recipe.layer.as_ref().map_or(&recipe.options, |layer| &layer.options);
+        config.quirks.nodev |= options.iter().any(|option| option == "nodev");
+        config.quirks.noexec |= options.iter().any(|option| option == "noexec");
         // The root of an overlay; a directory in one (`dir:`) is in the upper layer alone.
-        config.quirks.root_nlink_one |= self.whole_recipe()?.layer.is_some();
+        config.quirks.root_nlink_one |= recipe.layer.is_some();
         Ok(config)
     }
 
@@ -208,7 +221,7 @@ impl Entry for Kernel {
             super::on_own_thread(|| Ok(KernelSubject::new(recipe, View::default())?.measure()?))?;
         // Limits that a user wrote down are those that he wants.
         match Quirks::profile(profile).is_some() {
-            true => measured.apply(&mut config)?,
+            true => measured.apply(&mut config),
             false => config.block_bytes = measured.block_bytes,
         }
         Ok(config)

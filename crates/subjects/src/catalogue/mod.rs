@@ -35,7 +35,7 @@ use std::sync::Arc;
 
 use fathom_block::{BlockBacked, DiskFileSystem, Geometry, OwnedInProcess};
 use fathom_core::Testbed;
-use fathom_model::Config;
+use fathom_model::{Config, Feature};
 
 use crate::sys::View;
 use near::did_you_mean;
@@ -169,6 +169,24 @@ pub trait Entry: fmt::Display + Send + Sync {
         self.reference(profile)
     }
 
+    /// Finds out by trying what the subject lacks, and changes its reference accordingly. Returns what a
+    /// user should know. Where everything is known, nothing is tried.
+    ///
+    /// # Errors
+    /// If nothing can be tried.
+    fn probe(
+        &self,
+        _reference: &mut Config,
+        _required: &[Feature],
+    ) -> Result<Vec<String>, CatalogueError> {
+        Ok(Vec::new())
+    }
+
+    /// Why it should not run on a machine that matters, if so.
+    fn risk(&self) -> Option<String> {
+        None
+    }
+
     /// The user's directory in which the subject lives: no place for anything else that is written.
     fn directory(&self) -> Option<&Path> {
         None
@@ -244,6 +262,20 @@ impl Spec {
         self.0.directory()
     }
 
+    /// Refuses what may harm this machine, unless it is a guest or the user insists.
+    ///
+    /// # Errors
+    /// Says what the risk is, and where it can run.
+    pub fn check_risk(&self, on_host: bool) -> Result<(), CatalogueError> {
+        match self.0.risk() {
+            Some(risk) if !on_host && !is_guest() => Err(CatalogueError::Refused(format!(
+                "{self} may harm this machine ({risk}): run it in a guest (--guest KERNEL), or with \
+                 --on-host if nothing here matters"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// What it offers.
     pub fn offers(&self) -> Offers {
         self.0.offers()
@@ -294,6 +326,18 @@ impl Spec {
     pub fn planned_reference(&self, profile: &str) -> Result<Config, CatalogueError> {
         self.demand(Purpose::Check)?;
         self.0.planned_reference(profile)
+    }
+
+    /// See [`Entry::probe`].
+    ///
+    /// # Errors
+    /// If nothing can be tried.
+    pub fn probe(
+        &self,
+        reference: &mut Config,
+        required: &[Feature],
+    ) -> Result<Vec<String>, CatalogueError> {
+        self.0.probe(reference, required)
     }
 
     /// See [`Entry::check_caller`].
@@ -404,6 +448,12 @@ impl Catalogue {
         let hint = did_you_mean(typed, known.iter().map(String::as_str));
         Err(CatalogueError::Unknown { text: text.to_owned(), known, hint })
     }
+}
+
+/// Whether this kernel is a guest of its own (User-Mode Linux), which may die.
+fn is_guest() -> bool {
+    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    cpu.contains("User Mode Linux")
 }
 
 /// What an entry says that was asked although nobody should have.

@@ -8,6 +8,7 @@ use super::CatalogueError;
 use super::near::did_you_mean;
 use crate::Recipe;
 use crate::dir::Environment;
+use crate::kernel::version;
 
 /// The quirks of a profile: a name, or a file.
 ///
@@ -68,9 +69,15 @@ pub(super) fn adapt(config: &mut Config, environment: &Environment) {
     read_protections(&mut config.quirks);
 }
 
-/// Fills in what `/proc/sys/fs` says.
+/// The first kernel whose calls on extended attributes look at their arguments before the file.
+const XATTR_ARGUMENTS_FIRST: (u32, u32) = (6, 13);
+
+/// Fills in what the running kernel decides: its version, and what `/proc/sys/fs` says.
 pub(super) fn read_protections(quirks: &mut Quirks) {
     use crate::dir::protected;
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let is_older = |than| version(&release).is_some_and(|have| have < than);
+    quirks.xattr_file_first = is_older(XATTR_ARGUMENTS_FIRST);
     quirks.protected_hardlinks = protected("hardlinks") > 0;
     quirks.protected_symlinks = protected("symlinks") > 0;
     quirks.protected_fifos = protected("fifos");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fathom_block::BlockBacked;
 use fathom_core::Testbed;
-use fathom_model::Config;
+use fathom_model::{Config, Feature};
 
 use super::profile::{adapt, read_profile};
 use super::{
@@ -89,6 +89,17 @@ impl Entry for Program {
         let mut config = Config { quirks: read_profile(profile)?, ..Config::default() };
         adapt(&mut config, &self.environment()?);
         Ok(config)
+    }
+
+    fn probe(
+        &self,
+        reference: &mut Config,
+        required: &[Feature],
+    ) -> Result<Vec<String>, CatalogueError> {
+        let quirks = &mut reference.quirks;
+        super::on_own_thread(|| {
+            Ok(FuseSubject::new(&self.0, View::default())?.probe(quirks, required)?)
+        })
     }
 
     fn testbed(&self, _reference: &Config, view: View) -> Result<Box<dyn Testbed>, CatalogueError> {

@@ -9,11 +9,14 @@
 
 mod sandbox;
 
+pub use sandbox::set_limits;
+
 use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
 use fathom_core::{Capability, HarnessFault, RestoreMethod, Saved, Unblock};
+use fathom_model::{Feature, Quirks};
 use rustix::fs::{AtFlags, Dir, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
@@ -109,6 +112,19 @@ impl FuseSubject {
         // Only RefFS speaks the requests of `fathom snapshot`.
         let profile = if self.backend.snapshots { "reffs" } else { environment.profile };
         Ok(Environment { profile, ..environment })
+    }
+
+    /// Finds out what the file system lacks; it must be empty, and is again.
+    ///
+    /// # Errors
+    /// If nothing can be tried.
+    pub(crate) fn probe(
+        &self,
+        quirks: &mut Quirks,
+        required: &[Feature],
+    ) -> Result<Vec<String>, SubjectError> {
+        crate::probe::probe(&self.backend.sandbox.root()?, quirks, required)
+            .map_err(SubjectError::io("try things in", "the new file system"))
     }
 }
 
@@ -229,6 +245,10 @@ impl Backend for DaemonBackend {
             // If the program has ended, so has what it saved.
             let _ = snapshots.drop(saved.0);
         }
+    }
+
+    fn last_words(&mut self) -> Option<String> {
+        self.sandbox.last_words()
     }
 
     fn unblock(&self) -> Option<Unblock> {

@@ -13,6 +13,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,11 +26,23 @@ use crate::error::SubjectError;
 /// that is there and that the command does not mention.
 const PLACES: [&str; 4] = ["/mnt", "/media", "/srv", "/opt"];
 
-/// How long a daemon may take to mount.
-const START_WITHIN: Duration = Duration::from_secs(20);
+/// How long a daemon may take to mount, and to end after it was unmounted, in milliseconds: 20 s unless
+/// [`set_limits`] says otherwise.
+static START_WITHIN: AtomicU64 = AtomicU64::new(20_000);
+static STOP_WITHIN: AtomicU64 = AtomicU64::new(20_000);
 
-/// How long it may take to end after it was unmounted.
-const STOP_WITHIN: Duration = Duration::from_secs(20);
+/// Sets how long daemons of this process may take to mount, and to end after they were unmounted.
+pub fn set_limits(start: Duration, stop: Duration) {
+    START_WITHIN.store(start.as_millis() as u64, Ordering::Relaxed);
+    STOP_WITHIN.store(stop.as_millis() as u64, Ordering::Relaxed);
+}
+
+fn limit(of: &AtomicU64) -> Duration {
+    Duration::from_millis(of.load(Ordering::Relaxed))
+}
+
+/// How long a daemon may take to end after its connection has.
+const ENDS_WITHIN: Duration = Duration::from_millis(500);
 
 /// Exit code of our own first process if the sandbox could not be made; what a shell uses for "cannot
 /// execute" is the nearest.
@@ -106,7 +119,7 @@ impl DaemonSandbox {
             Some(first) => pidfd_send_signal(&first.handle, Signal::TERM),
             None => return Ok(()),
         };
-        let deadline = Instant::now() + STOP_WITHIN;
+        let deadline = Instant::now() + limit(&STOP_WITHIN);
         while asked.is_ok() && Instant::now() < deadline {
             if self.has_ended() {
                 return Ok(());
@@ -115,8 +128,10 @@ impl DaemonSandbox {
         }
         let output = self.output();
         self.kill();
-        let seconds = STOP_WITHIN.as_secs();
-        let message = format!("it did not end within {seconds} s after it was unmounted{output}");
+        let seconds = limit(&STOP_WITHIN).as_secs();
+        let message = format!(
+            "it did not end within {seconds} s after it was unmounted (--stop-within gives it more){output}"
+        );
         Err(SubjectError::Daemon(message))
     }
 
@@ -184,6 +199,20 @@ impl DaemonSandbox {
         ended
     }
 
+    /// If every process of the daemon has ended by itself: what it printed last.
+    pub(super) fn last_words(&mut self) -> Option<String> {
+        let said = self.output();
+        // Its end may be a moment later than that of its connection.
+        let deadline = Instant::now() + ENDS_WITHIN;
+        while !self.has_ended() {
+            if Instant::now() > deadline {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Some(format!("it ended{said}"))
+    }
+
     /// What the daemon has printed, ready to be appended to a message.
     fn output(&self) -> String {
         let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
@@ -193,7 +222,7 @@ impl DaemonSandbox {
 
     /// Looks through the eyes of the first process until something is mounted.
     fn wait_for_mount(&mut self, process: libc::pid_t) -> Result<OwnedFd, SubjectError> {
-        let deadline = Instant::now() + START_WITHIN;
+        let deadline = Instant::now() + limit(&START_WITHIN);
         let mut output = {
             let first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
             let first = first.as_ref().expect("it has just been started");
@@ -208,8 +237,10 @@ impl DaemonSandbox {
                 return Err(SubjectError::Daemon(format!("it ended before it had mounted{said}")));
             }
             if Instant::now() > deadline {
-                let (seconds, said) = (START_WITHIN.as_secs(), read_output(&mut output));
-                let message = format!("it had not mounted after {seconds} s{said}");
+                let (seconds, said) = (limit(&START_WITHIN).as_secs(), read_output(&mut output));
+                let message = format!(
+                    "it had not mounted after {seconds} s (--start-within gives it more){said}"
+                );
                 return Err(SubjectError::Daemon(message));
             }
             std::thread::sleep(Duration::from_millis(1));

@@ -12,6 +12,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use fathom_core::{Capability, HarnessFault};
+use fathom_model::{Feature, Quirks};
 
 use crate::error::SubjectError;
 use crate::host::{Backend, HostSubject};
@@ -54,6 +55,19 @@ impl DirSubject {
     /// If the host does not tell.
     pub fn environment(&self) -> Result<Environment, SubjectError> {
         Environment::of(self.path())
+    }
+
+    /// Finds out what the file system lacks, in the fresh subdirectory.
+    ///
+    /// # Errors
+    /// If nothing can be tried.
+    pub(crate) fn probe(
+        &self,
+        quirks: &mut Quirks,
+        required: &[Feature],
+    ) -> Result<Vec<String>, SubjectError> {
+        crate::probe::probe(&self.backend.scratch.open()?, quirks, required)
+            .map_err(SubjectError::io("try things in", self.backend.scratch.path()))
     }
 
     /// The fresh subdirectory.

@@ -131,6 +131,11 @@ pub trait Backend {
         Ok(Vec::new())
     }
 
+    /// See [`Testbed::last_words`].
+    fn last_words(&mut self) -> Option<String> {
+        None
+    }
+
     /// See [`Testbed::unblock`].
     fn unblock(&self) -> Option<Unblock> {
         None
@@ -349,6 +354,14 @@ impl<B: Backend> Testbed for HostSubject<B> {
 
     fn complaints(&mut self) -> Result<Vec<String>, HarnessFault> {
         self.backend.complaints()
+    }
+
+    fn last_words(&mut self) -> Option<String> {
+        self.backend.last_words()
+    }
+
+    fn ask_past_caches(&mut self, ask: bool) {
+        self.executor.set_fresh(ask);
     }
 
     fn unblock(&self) -> Option<Unblock> {

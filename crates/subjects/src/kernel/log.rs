@@ -85,6 +85,15 @@ impl KernelLog {
         self.records(|record| complaint(record, devices))
     }
 
+    /// What was logged since the last call and has one of these words in it, whatever its case.
+    pub(super) fn lines_about(&mut self, words: &[&str]) -> Result<Vec<String>, HarnessFault> {
+        self.records(|record| {
+            let message = record.split_once(';')?.1.lines().next()?;
+            let lower = message.to_lowercase();
+            words.iter().any(|word| lower.contains(&word.to_lowercase())).then_some(message)
+        })
+    }
+
     fn records(
         &mut self,
         wanted: impl Fn(&str) -> Option<&str>,

@@ -18,6 +18,13 @@ use crate::error::SubjectError;
 /// The largest block that the reference knows.
 const BLOCK_BYTES_MAX: u32 = 4096;
 
+/// The longest target that symlink(2) takes, whatever the file system.
+const PATH_BYTES_MAX: u32 = 4095;
+
+/// The modes of fallocate(2) that move data.
+const MOVES: FallocateMode =
+    FallocateMode::FALLOC_FL_COLLAPSE_RANGE.union(FallocateMode::FALLOC_FL_INSERT_RANGE);
+
 /// What a file system says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measured {
@@ -43,6 +50,10 @@ struct Ext {
     attribute_inodes: bool,
     /// Served by fs/ext2 and not by fs/ext4.
     own_driver: bool,
+    /// Blocks that are allocated together: a block without bigalloc.
+    cluster_bytes: u32,
+    /// Everything is encrypted (`test_dummy_encryption`).
+    encrypted: bool,
 }
 
 impl KernelSubject {
@@ -60,7 +71,9 @@ impl KernelSubject {
                 rustix::io::pread(disk.image.memory(), &mut superblock, SUPERBLOCK_AT)
                     .map_err(|errno| failed(errno.into()))?;
                 let ext = Ext::read(&superblock, block_bytes)?;
-                Format::Ext(Ext { own_driver: self.is_own_ext2(), ..ext })
+                let encrypted = |option: &String| option.starts_with("test_dummy_encryption");
+                let encrypted = self.recipe().options.iter().any(encrypted);
+                Format::Ext(Ext { own_driver: self.is_own_ext2(), encrypted, ..ext })
             }
             _ => format_of(&statfs, base.as_fd())?,
         };
@@ -103,24 +116,23 @@ impl Measured {
     }
 
     /// Gives the reference these limits, in the place of those of its profile.
-    ///
-    /// # Errors
-    /// If the reference cannot have them.
-    pub fn apply(&self, config: &mut Config) -> Result<(), SubjectError> {
+    pub fn apply(&self, config: &mut Config) {
         let quirks = &mut config.quirks;
-        let moves = FallocateMode::FALLOC_FL_COLLAPSE_RANGE | FallocateMode::FALLOC_FL_INSERT_RANGE;
-        if self.block_bytes > BLOCK_BYTES_MAX && quirks.fallocate_modes.intersects(moves) {
-            let text = format!("the reference has no blocks of {} bytes", self.block_bytes);
-            return Err(failed(io::Error::other(text)));
-        }
-        // Where nothing is moved in units of blocks, a smaller one does not show.
+        // What is moved in units of blocks has its own unit; else a smaller one does not show.
         config.block_bytes = self.block_bytes.min(BLOCK_BYTES_MAX);
+        quirks.move_align_bytes = match self.block_bytes {
+            bytes if bytes > BLOCK_BYTES_MAX => bytes,
+            _ => 0,
+        };
         match &self.format {
             Format::Ext(ext) => ext.limit(self.block_bytes, quirks),
-            Format::Btrfs { node_bytes } => quirks.xattr_bytes_max = node_bytes - LEAF_OVERHEAD,
+            Format::Btrfs { node_bytes } => {
+                quirks.xattr_bytes_max = node_bytes - LEAF_OVERHEAD;
+                // btrfs_symlink(): the target is data inside a leaf.
+                quirks.symlink_bytes_max = (node_bytes - INLINE_OVERHEAD).min(PATH_BYTES_MAX);
+            }
             Format::Other => {}
         }
-        Ok(())
     }
 }
 
@@ -167,12 +179,27 @@ impl Ext {
             huge_files: ro_compat & 0x8 != 0,
             attribute_inodes: incompat & 0x400 != 0,
             own_driver: false,
+            // s_log_cluster_size counts like s_log_block_size, and means something with bigalloc.
+            cluster_bytes: match ro_compat & 0x200 {
+                0 => block_bytes,
+                _ => 1024_u32.checked_shl(word(0x1c)).unwrap_or(block_bytes),
+            },
+            encrypted: false,
         })
     }
 
     fn limit(&self, block_bytes: u32, quirks: &mut Quirks) {
-        // A symbolic link is one block with a zero byte at its end; a path has at most 4095 bytes.
-        quirks.symlink_bytes_max = block_bytes.min(4096) - 1;
+        // A symbolic link is one block with a zero byte at its end, and two bytes for the length of
+        // the ciphertext (`fscrypt_prepare_symlink`); a path has at most 4095 bytes.
+        let own = if self.encrypted { 3 } else { 1 };
+        quirks.symlink_bytes_max = (block_bytes - own).min(PATH_BYTES_MAX);
+        if self.cluster_bytes > block_bytes {
+            quirks.move_align_bytes = self.cluster_bytes;
+        }
+        if self.encrypted {
+            // ext4_fallocate(): blocks are encrypted with their number, and cannot move.
+            quirks.fallocate_modes -= MOVES;
+        }
         quirks.vfs_file_bytes_max = self.extent_bytes_max(block_bytes);
         quirks.file_bytes_max = if self.extents {
             quirks.vfs_file_bytes_max
@@ -252,6 +279,10 @@ impl Ext {
 /// bytes), of its item (25) and of the attribute (30); `BTRFS_MAX_XATTR_SIZE` of fs/btrfs/fs.h.
 const LEAF_OVERHEAD: u32 = 101 + 25 + 30;
 
+/// What data inside a leaf needs beside itself: the header of the leaf, of its item, and of a file
+/// extent (21 bytes); `BTRFS_MAX_INLINE_DATA_SIZE` of fs/btrfs/fs.h.
+const INLINE_OVERHEAD: u32 = 101 + 25 + 21;
+
 /// `BTRFS_IOC_FS_INFO` of include/uapi/linux/btrfs.h: `_IOR(0x94, 31, struct btrfs_ioctl_fs_info_args)`,
 /// which has 1024 bytes.
 const BTRFS_IOC_FS_INFO: libc::Ioctl = 0x8400_941f_u32 as libc::Ioctl;
@@ -283,14 +314,21 @@ mod tests {
     fn limited(profile: &str, block_bytes: u32, format: Format) -> Quirks {
         let quirks = Quirks::profile(profile).unwrap();
         let mut config = Config { quirks, ..Config::default() };
-        Measured { block_bytes, format }.apply(&mut config).unwrap();
+        Measured { block_bytes, format }.apply(&mut config);
         assert_eq!(config.block_bytes, block_bytes);
         config.quirks
     }
 
     fn ext(extents: bool) -> Ext {
-        let (attribute_inodes, own_driver) = (false, false);
-        Ext { inode_bytes: 256, extents, huge_files: extents, attribute_inodes, own_driver }
+        Ext {
+            inode_bytes: 256,
+            extents,
+            huge_files: extents,
+            attribute_inodes: false,
+            own_driver: false,
+            cluster_bytes: 1024,
+            encrypted: false,
+        }
     }
 
     #[test]
@@ -311,7 +349,7 @@ mod tests {
         let btrfs = Quirks::profile("btrfs").unwrap();
         assert_eq!(limited("btrfs", 4096, Format::Btrfs { node_bytes: 16384 }), btrfs);
         let small = limited("btrfs", 4096, Format::Btrfs { node_bytes: 4096 });
-        assert_eq!(small.xattr_bytes_max, 3940);
+        assert_eq!((small.xattr_bytes_max, small.symlink_bytes_max), (3940, 3949));
     }
 
     #[test]
@@ -340,8 +378,28 @@ mod tests {
         assert_eq!(Ext::read(&superblock, 1024).unwrap().inode_bytes, 128);
         let error = Ext::read(&superblock, 4096).unwrap_err().to_string();
         assert!(error.contains("statfs 4096"), "{error}");
-        let config = &mut Config { quirks: Quirks::default(), ..Config::default() };
-        let huge = Measured { block_bytes: 65536, format: Format::Other };
-        assert!(huge.apply(config).is_err(), "a reference that moves blocks must have the same");
+    }
+
+    #[test]
+    fn clusters_and_large_blocks_are_units_of_moving() {
+        let bigalloc = Ext { cluster_bytes: 65536, ..ext(true) };
+        assert_eq!(limited("ext4", 4096, Format::Ext(bigalloc)).move_align_bytes, 65536);
+        let mut config = Config::default();
+        Measured { block_bytes: 16384, format: Format::Other }.apply(&mut config);
+        assert_eq!((config.block_bytes, config.move_bytes()), (4096, 16384));
+        let mut superblock = [0; SUPERBLOCK_BYTES];
+        superblock[0x38..0x3a].copy_from_slice(&0xef53_u16.to_le_bytes());
+        superblock[0x18] = 2;
+        superblock[0x1c] = 6;
+        assert_eq!(Ext::read(&superblock, 4096).unwrap().cluster_bytes, 4096, "no bigalloc");
+        superblock[0x65] = 0x02;
+        assert_eq!(Ext::read(&superblock, 4096).unwrap().cluster_bytes, 65536);
+    }
+
+    #[test]
+    fn encrypted_links_are_shorter_and_encrypted_blocks_stay() {
+        let quirks = limited("ext4", 4096, Format::Ext(Ext { encrypted: true, ..ext(true) }));
+        assert_eq!(quirks.symlink_bytes_max, 4093);
+        assert!(!quirks.fallocate_modes.intersects(MOVES));
     }
 }

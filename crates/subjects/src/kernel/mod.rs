@@ -21,6 +21,7 @@ mod measure;
 mod mount;
 mod recipe;
 mod snapshot_store;
+mod variant;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -44,6 +45,7 @@ pub use disks::KernelDisks;
 use loop_device::LoopDevice;
 pub use measure::Measured;
 pub use recipe::{Checker, Layer, Options, Program, Recipe, version};
+pub use variant::variants_of;
 
 /// What saved states may take in memory before the oldest go to a file.
 const SAVED_BYTES_MAX: u64 = 1 << 30;

@@ -16,6 +16,7 @@ use rustix::mount::{
     fsconfig_set_string, fsmount, fsopen,
 };
 
+use super::log::KernelLog;
 use super::recipe::{Layer, Recipe};
 use crate::error::SubjectError;
 
@@ -44,11 +45,28 @@ pub(super) fn mount_layer(layer: &Layer, base: &OwnedFd) -> Result<OwnedFd, Subj
     attach(&layer.fs_type, &dirs, &layer.options)
 }
 
+/// mount(8): flags of the mount, not of the file system (mount_setattr(2)).
+const ATTRIBUTES: [(&str, MountAttrFlags); 7] = [
+    ("noatime", MountAttrFlags::MOUNT_ATTR_NOATIME),
+    ("nodiratime", MountAttrFlags::MOUNT_ATTR_NODIRATIME),
+    ("relatime", MountAttrFlags::MOUNT_ATTR_RELATIME),
+    ("strictatime", MountAttrFlags::MOUNT_ATTR_STRICTATIME),
+    ("nosuid", MountAttrFlags::MOUNT_ATTR_NOSUID),
+    ("nodev", MountAttrFlags::MOUNT_ATTR_NODEV),
+    ("noexec", MountAttrFlags::MOUNT_ATTR_NOEXEC),
+];
+
+/// The flag that an option means, if it is one of the mount.
+fn attribute(option: &str) -> Option<MountAttrFlags> {
+    ATTRIBUTES.iter().find(|(name, _)| *name == option).map(|(_, flag)| *flag)
+}
+
 fn attach(
     fs_type: &str,
     settings: &[(&str, impl AsRef<OsStr>)],
     options: &[String],
 ) -> Result<OwnedFd, SubjectError> {
+    let before = KernelLog::open().ok();
     let context = fsopen(fs_type, FsOpenFlags::FSOPEN_CLOEXEC).map_err(|errno| {
         failed(fs_type, "is the file system in this kernel?", None)(errno.into())
     })?;
@@ -56,7 +74,7 @@ fn attach(
         for (key, value) in settings {
             fsconfig_set_string(&context, *key, value.as_ref()).map_err(|errno| (*key, errno))?;
         }
-        for option in options {
+        for option in options.iter().filter(|option| attribute(option).is_none()) {
             match option.split_once('=') {
                 Some((key, value)) => fsconfig_set_string(&context, key, value),
                 None => fsconfig_set_flag(&context, option.as_str()),
@@ -65,8 +83,17 @@ fn attach(
         }
         fsconfig_create(&context).map_err(|errno| ("superblock", errno))
     };
-    configured().map_err(|(what, errno)| failed(fs_type, what, Some(&context))(errno.into()))?;
-    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
+    configured().map_err(|(what, errno)| {
+        let logged = before.map(|log| logged_since(log, fs_type)).unwrap_or_default();
+        match failed(fs_type, what, Some(&context))(errno.into()) {
+            SubjectError::Mount { fs_type, what, source, log } => {
+                SubjectError::Mount { fs_type, what, source, log: log + &logged }
+            }
+            other => other,
+        }
+    })?;
+    let attributes = options.iter().filter_map(|option| attribute(option)).collect();
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
         .map_err(|errno| failed(fs_type, "fsmount", Some(&context))(errno.into()))
 }
 
@@ -78,6 +105,13 @@ fn failed(
     let (fs_type, what) = (fs_type.to_owned(), what.to_owned());
     let log = context.map(kernel_log).unwrap_or_default();
     move |source| SubjectError::Mount { fs_type, what, source, log }
+}
+
+/// What the kernel logged since then about a file system of this type, or about a loop device: many tell
+/// their reasons there and nowhere else.
+fn logged_since(mut log: KernelLog, fs_type: &str) -> String {
+    let lines = log.lines_about(&[fs_type, "loop"]).unwrap_or_default();
+    lines.iter().map(|line| format!("; {line}")).collect()
 }
 
 /// Messages can be read from the context, one per read, each with a letter for its severity.

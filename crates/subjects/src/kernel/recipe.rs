@@ -42,6 +42,8 @@ pub struct Recipe {
     pub layer: Option<Layer>,
     /// So much is left of the space of the new file system; all of it by default.
     pub space_bytes: Option<u64>,
+    /// Why it should not run on a machine that matters: it runs in a guest, or if somebody insists.
+    pub risk: Option<String>,
 }
 
 /// A program that works on a device.
@@ -189,6 +191,8 @@ impl Recipe {
             let uppers = bases.iter().zip(&uppers).filter(|(_, can)| **can);
             recipes.extend(uppers.map(|(base, _)| layer.over(base)));
         }
+        let base = |name: &str| bases.iter().find(|recipe| recipe.name == name).cloned();
+        recipes.extend(super::variant::recipes(base));
         recipes
     }
 
@@ -283,6 +287,7 @@ impl Written {
             checker,
             layer: None,
             space_bytes: None,
+            risk: None,
         }
     }
 

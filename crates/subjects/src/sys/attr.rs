@@ -53,10 +53,12 @@ impl Executor {
     }
 
     pub(super) fn stat(&mut self, target: &Target) -> Applied {
+        let for_link = self.view.stat_flags();
+        let flags = for_link & !libc::AT_SYMLINK_NOFOLLOW;
         let stat = match self.place(target)? {
-            Place::Path(path) => call::statx(libc::AT_FDCWD, path.c(), 0),
-            Place::Link(path) => call::statx(libc::AT_FDCWD, path.c(), libc::AT_SYMLINK_NOFOLLOW),
-            Place::Slot(fd) => call::statx(fd, c"", libc::AT_EMPTY_PATH),
+            Place::Path(path) => call::statx(libc::AT_FDCWD, path.c(), flags),
+            Place::Link(path) => call::statx(libc::AT_FDCWD, path.c(), for_link),
+            Place::Slot(fd) => call::statx(fd, c"", flags | libc::AT_EMPTY_PATH),
         };
         Ok(match stat {
             Ok(stat) => Outcome::with(Payload::Stat(Box::new(visible_stat(&stat)))),

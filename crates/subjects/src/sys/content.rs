@@ -8,15 +8,23 @@ use fathom_core::{Digest, Errno};
 use super::buffer::Buffer;
 use super::call;
 use super::observe_entry::{OfCall, Stop};
+use super::written::Written;
 
-/// Size up to which a file is read from end to end; in a larger one holes are skipped.
+/// Size up to which a file is read from end to end; a larger one where it has data, where data was
+/// written, at both ends, and in some other places.
 const READ_WHOLE_BYTES: u64 = 1 << 20;
 
 /// Bytes of one read: a multiple of the page of the content digest.
 const CHUNK_BYTES: usize = 64 * PAGE_BYTES;
 
-/// Bytes of data in one file above which the observation gives up: comparing would take minutes.
-const DATA_BYTES_MAX: u64 = 1 << 30;
+/// Of a data segment longer than this only the ends are read, for what lseek(2) says about them: a
+/// file system without holes says that everything is data.
+const SEGMENT_BYTES_MAX: u64 = 16 << 20;
+
+/// Places of a large file that are read although nothing was written there.
+const SAMPLES: u64 = 16;
+
+const PAGE: u64 = PAGE_BYTES as u64;
 
 /// Finds the data segments `[start, end)` as lseek(2) shows them.
 pub(super) fn segments(fd: RawFd, size: u64) -> Result<Vec<(u64, u64)>, Errno> {
@@ -39,7 +47,12 @@ pub(super) fn segments(fd: RawFd, size: u64) -> Result<Vec<(u64, u64)>, Errno> {
 }
 
 /// Computes the content digest of a file of `size` bytes.
-pub(super) fn digest(fd: RawFd, size: u64, buffer: &mut Buffer) -> Result<Digest, Stop> {
+pub(super) fn digest(
+    fd: RawFd,
+    size: u64,
+    written: &Written,
+    buffer: &mut Buffer,
+) -> Result<Digest, Stop> {
     let mut sum = Digest::default();
     if size <= READ_WHOLE_BYTES {
         // One byte more than there should be, so that a file that goes on is noticed.
@@ -50,22 +63,36 @@ pub(super) fn digest(fd: RawFd, size: u64, buffer: &mut Buffer) -> Result<Digest
             Err(Errno::EIO).of("pread, whose end is not st_size")
         };
     }
-    let segments = segments(fd, size).of("lseek")?;
-    let data_bytes: u64 = segments.iter().map(|(start, end)| end - start).sum();
-    if data_bytes > DATA_BYTES_MAX {
-        return Err(Stop::fault(format!("{data_bytes} bytes in one file are too many to compare")));
-    }
-    let mut done = 0;
-    for (start, end) in segments {
-        // Segments end at blocks, which may be smaller than pages; every page counts once.
-        let start = (start - start % PAGE_BYTES as u64).max(done);
-        let end = end.next_multiple_of(PAGE_BYTES as u64).min(size);
-        done = done.max(add_range(fd, start, end, buffer, &mut sum)?);
-        if done < end {
+    for (start, end) in places(fd, size, written)?.below(size) {
+        if add_range(fd, start, end, buffer, &mut sum)? < end {
             return Err(Errno::EIO).of("pread, which ends before st_size");
         }
     }
     Ok(sum)
+}
+
+/// The parts of a large file that are read: what lseek(2) calls data, whatever was written there or
+/// elsewhere, both ends, and samples of the rest.
+fn places(fd: RawFd, size: u64, written: &Written) -> Result<Written, Stop> {
+    let mut places = written.clone();
+    let found = match segments(fd, size) {
+        // lseek(2): "whence is not valid", where there are no holes.
+        Err(Errno::EINVAL | Errno::EOPNOTSUPP) => Vec::new(),
+        found => found.of("lseek")?,
+    };
+    for (start, end) in found {
+        match end - start > SEGMENT_BYTES_MAX {
+            true => places.extend([(start, start + PAGE), (end - PAGE, end)]),
+            false => places.extend([(start, end)]),
+        }
+    }
+    places.extend([(0, PAGE), (size - PAGE, size)]);
+    // The same places for the same size: what is read does not change from look to look.
+    places.extend((0..SAMPLES).map(|sample| {
+        let at = fathom_core::pattern::word(size, sample) % (size / PAGE) * PAGE;
+        (at, at + PAGE)
+    }));
+    Ok(places)
 }
 
 /// Adds the pages of `[start, end)` to the sum; `start` is the beginning of a page. Returns the end

@@ -22,10 +22,12 @@ mod observe_tree;
 mod open;
 mod path;
 pub mod thread_context;
+mod written;
 mod xattr;
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
+use fathom_core::flags::FallocateMode;
 use fathom_core::{
     Capability, FsBytes, FsPath, HarnessFault, Op, Outcome, PathState, Slot, Target, Tree,
 };
@@ -35,6 +37,7 @@ use guard::Last;
 use open::OpenFile;
 use path::CPath;
 use thread_context::ThreadContext;
+use written::Written;
 
 pub(crate) use guard::Guard;
 pub use guard::Refusal;
@@ -59,6 +62,8 @@ pub(crate) struct Executor {
     guard: Guard,
     buffer: Buffer,
     view: View,
+    /// Where files may have data.
+    written: Written,
 }
 
 /// A [`Target`] in the form that a call takes.
@@ -84,6 +89,7 @@ impl Executor {
             guard: Guard::default(),
             buffer,
             view,
+            written: Written::default(),
         })
     }
 
@@ -93,8 +99,57 @@ impl Executor {
     /// If it was refused (see [`Refusal`]) or the thread's state could not be set.
     pub(crate) fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
         self.context.activate()?;
-        self.dispatch(op)
-            .map_err(|refusal| HarnessFault::new(format!("refused to execute {op:?}"), refusal))
+        let outcome = self
+            .dispatch(op)
+            .map_err(|refusal| HarnessFault::new(format!("refused to execute {op:?}"), refusal))?;
+        if let Ok(done) = outcome.result {
+            self.note_written(op, done);
+        }
+        Ok(outcome)
+    }
+
+    /// Remembers where an operation that gave `done` has put data.
+    fn note_written(&mut self, op: &Op, done: u64) {
+        match *op {
+            Op::Write { slot, .. } => self.note_written_at(slot, None, done),
+            Op::Pwrite { slot, offset, .. } | Op::MmapStore { slot, offset, .. } => {
+                self.note_written_at(slot, Some(offset), done);
+            }
+            Op::CopyFileRange { to, to_offset, .. } => self.note_written_at(to, to_offset, done),
+            Op::Fallocate { mode, len, .. }
+                if mode.contains(FallocateMode::FALLOC_FL_COLLAPSE_RANGE) =>
+            {
+                self.written.shift(-len);
+            }
+            Op::Fallocate { mode, len, .. }
+                if mode.contains(FallocateMode::FALLOC_FL_INSERT_RANGE) =>
+            {
+                self.written.shift(len);
+            }
+            _ => {}
+        }
+    }
+
+    /// Without an offset the data is before the position. With one it may be at the end all the same
+    /// (`O_APPEND`).
+    fn note_written_at(&mut self, slot: Slot, offset: Option<i64>, len: u64) {
+        let fd = self.fd(slot);
+        let before = |end: u64| end.saturating_sub(len);
+        let start = match offset {
+            Some(offset) => Ok(offset as u64),
+            None => call::lseek(fd, 0, libc::SEEK_CUR).map(before),
+        };
+        if let Ok(start) = start {
+            self.written.add(start, len);
+        }
+        if let Ok(stat) = call::statx(fd, c"", libc::AT_EMPTY_PATH) {
+            self.written.add(before(stat.stx_size), len);
+        }
+    }
+
+    /// Whether attributes are asked of the file system itself from now on: see [`View::fresh`].
+    pub(crate) fn set_fresh(&mut self, fresh: bool) {
+        self.view.fresh = fresh;
     }
 
     /// Walks the whole visible state, as root if the process is root.
@@ -104,8 +159,8 @@ impl Executor {
     pub(crate) fn observe(&mut self) -> Result<Tree, HarnessFault> {
         self.context.activate()?;
         let root = self.context.root().expect("activate() has checked").as_raw_fd();
-        let (view, buffer) = (&self.view, &mut self.buffer);
-        self.context.as_process(|| observe_tree::observe_tree(root, view, buffer))?
+        let (view, written, buffer) = (&self.view, &self.written, &mut self.buffer);
+        self.context.as_process(|| observe_tree::observe_tree(root, view, written, buffer))?
     }
 
     /// Observes some paths and nothing else, as [`fathom_core::Testbed::observe_paths`] requires.
@@ -118,7 +173,9 @@ impl Executor {
     ) -> Result<Vec<PathState>, HarnessFault> {
         self.context.activate()?;
         let (guard, view, buffer) = (&self.guard, &self.view, &mut self.buffer);
-        self.context.as_process(|| observe_paths::observe_paths(paths, guard, view, buffer))?
+        let written = &self.written;
+        self.context
+            .as_process(|| observe_paths::observe_paths(paths, guard, view, written, buffer))?
     }
 
     /// Reads a part of a file; see [`fathom_core::Testbed::read_contents`].
@@ -187,6 +244,7 @@ impl Executor {
     /// # Errors
     /// If the directory cannot be entered.
     pub(crate) fn restart(&mut self, root: OwnedFd) -> Result<(), HarnessFault> {
+        self.written = Written::default();
         self.restart_with(root, &Guard::default())
     }
 

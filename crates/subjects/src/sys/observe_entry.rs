@@ -12,6 +12,7 @@ use fathom_core::tree::Broken;
 use fathom_core::{DataSum, Digest, Entry, Errno, FsBytes, HarnessFault, Kind, Mode, Stamp, Times};
 
 use super::buffer::Buffer;
+use super::written::Written;
 use super::xattr::{XATTR_BYTES_MAX, c_names};
 use super::{call, content};
 
@@ -27,9 +28,18 @@ pub struct View {
     /// Beginnings of names of extended attributes that are not part of the state. Those of the
     /// `security.` class never are: the system sets them (SELinux, IMA) without being asked.
     pub hidden_xattrs: Vec<FsBytes>,
+    /// Whether attributes are asked of the file system itself, and not of what the kernel remembers
+    /// of an earlier answer (`AT_STATX_FORCE_SYNC`).
+    pub fresh: bool,
 }
 
 impl View {
+    /// The flags of statx(2), for a link itself.
+    pub(super) fn stat_flags(&self) -> i32 {
+        let fresh = if self.fresh { libc::AT_STATX_FORCE_SYNC } else { 0 };
+        libc::AT_SYMLINK_NOFOLLOW | fresh
+    }
+
     pub(super) fn hides_name(&self, name: &[u8]) -> bool {
         self.hidden_names.iter().any(|hidden| hidden.as_bytes() == name)
     }
@@ -81,13 +91,19 @@ impl<T> OfCall<T> for Result<T, Errno> {
 pub(super) struct EntryObserver<'a> {
     pub(super) view: &'a View,
     pub(super) buffer: &'a mut Buffer,
+    /// Where files may have data.
+    written: &'a Written,
     /// Buffer for the names of extended attributes of one file.
     names: Vec<u8>,
 }
 
 impl<'a> EntryObserver<'a> {
-    pub(super) fn new(view: &'a View, buffer: &'a mut Buffer) -> EntryObserver<'a> {
-        EntryObserver { view, buffer, names: Vec::new() }
+    pub(super) fn new(
+        view: &'a View,
+        written: &'a Written,
+        buffer: &'a mut Buffer,
+    ) -> EntryObserver<'a> {
+        EntryObserver { view, buffer, written, names: Vec::new() }
     }
 
     /// Fills in what `statx` does not tell, except for the entries of a directory.
@@ -129,7 +145,7 @@ impl<'a> EntryObserver<'a> {
         if self.view.segments {
             entry.segments = Some(content::segments(file.as_raw_fd(), entry.size).of("lseek")?);
         }
-        entry.content = content::digest(file.as_raw_fd(), entry.size, self.buffer)?;
+        entry.content = content::digest(file.as_raw_fd(), entry.size, self.written, self.buffer)?;
         Ok(())
     }
 }

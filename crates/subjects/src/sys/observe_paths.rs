@@ -11,6 +11,7 @@ use super::buffer::Buffer;
 use super::guard::{Guard, Last, Refusal};
 use super::observe_entry::{EntryObserver, OfCall, Stop, View, entry_of, open_quietly};
 use super::path::CPath;
+use super::written::Written;
 use super::xattr::XATTR_BYTES_MAX;
 use super::{call, content, listing};
 
@@ -19,9 +20,10 @@ pub(super) fn observe_paths(
     paths: &[FsPath],
     guard: &Guard,
     view: &View,
+    written: &Written,
     buffer: &mut Buffer,
 ) -> Result<Vec<PathState>, HarnessFault> {
-    let mut look = EntryObserver::new(view, buffer);
+    let mut look = EntryObserver::new(view, written, buffer);
     let mut path_states = Vec::with_capacity(paths.len());
     for path in paths {
         let (entry, names) = match guard.within(path, Last::Keep) {
@@ -70,7 +72,7 @@ pub(super) fn read_xattr(
 type Seen = (Option<Entry>, Option<Vec<FsBytes>>);
 
 fn one(look: &mut EntryObserver<'_>, path: &CPath) -> Result<Seen, HarnessFault> {
-    let stat = match call::statx(libc::AT_FDCWD, path.c(), libc::AT_SYMLINK_NOFOLLOW) {
+    let stat = match call::statx(libc::AT_FDCWD, path.c(), look.view.stat_flags()) {
         Ok(stat) => stat,
         Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok((None, None)),
         Err(errno) => return Ok((Some(Entry::broken("statx", errno)), None)),

@@ -11,6 +11,7 @@ use fathom_core::{Entry, Errno, FsPath, HarnessFault, Kind, Tree};
 
 use super::buffer::Buffer;
 use super::observe_entry::{EntryObserver, OfCall, Stop, View, entry_of, open_quietly};
+use super::written::Written;
 use super::{call, listing};
 
 /// Greatest depth of a tree that is observed: every level takes a descriptor and some stack.
@@ -33,9 +34,10 @@ struct TreeObserver<'a> {
 pub(super) fn observe_tree(
     root: RawFd,
     view: &View,
+    written: &Written,
     buffer: &mut Buffer,
 ) -> Result<Tree, HarnessFault> {
-    let look = EntryObserver::new(view, buffer);
+    let look = EntryObserver::new(view, written, buffer);
     let mut observer = TreeObserver { look, found: BTreeMap::new(), above: Vec::new() };
     let visited = observer.visit(c".", FsPath::from("."));
     call::fchdir(root)
@@ -48,7 +50,7 @@ impl TreeObserver<'_> {
     /// Observes an entry and everything below it; returns its kind. After a directory, the current
     /// directory is another one.
     fn visit(&mut self, name: &CStr, path: FsPath) -> Result<Kind, HarnessFault> {
-        let stat = match call::statx(libc::AT_FDCWD, name, libc::AT_SYMLINK_NOFOLLOW) {
+        let stat = match call::statx(libc::AT_FDCWD, name, self.look.view.stat_flags()) {
             Ok(stat) => stat,
             Err(errno) => {
                 let entry = Entry::broken("statx", errno);

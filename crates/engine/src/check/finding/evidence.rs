@@ -41,7 +41,7 @@ impl Runner<'_> {
                 let space = space_claims(&mut pair, at_start, expected, found, &quirks)?;
                 if space.is_empty() { vec![answer(expected, found)] } else { space }
             }
-            Violation::Tree { differences } => {
+            Violation::Tree { differences } | Violation::Stale { differences } => {
                 let mut claims = Claims { pair: &mut pair, trees: &trees, out: Vec::new() };
                 for difference in differences {
                     claims.add(difference)?;
@@ -77,6 +77,7 @@ pub(super) fn final_claims(violation: &Violation) -> Vec<Claim> {
             claim(Probe::Returns { seconds }, "yes", "no".to_owned())
         }
         Violation::Died { .. }
+        | Violation::ServerDied { .. }
         | Violation::Oops { .. }
         | Violation::KernelReport { .. }
         | Violation::OutOfMemory { .. } => {
@@ -86,7 +87,7 @@ pub(super) fn final_claims(violation: &Violation) -> Vec<Claim> {
             let found = format!("{first}, then {second}");
             claim(Probe::Always { tries: TRIES }, "yes", found)
         }
-        Violation::Outcome { .. } | Violation::Tree { .. } => Vec::new(),
+        Violation::Outcome { .. } | Violation::Tree { .. } | Violation::Stale { .. } => Vec::new(),
     }
 }
 

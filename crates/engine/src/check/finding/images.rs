@@ -130,8 +130,14 @@ pub fn replay_from_disks(
     let oracle = Oracle::new(&reference, times);
     let fsck = Signature::is_checker(&signature);
     let ops: Vec<Op> = trace.ops().cloned().collect();
-    let mut runner =
-        Runner { subject, reference: &reference, oracle: &oracle, monitor: None, fsck };
+    let mut runner = Runner {
+        subject,
+        reference: &reference,
+        oracle: &oracle,
+        monitor: None,
+        fsck,
+        patient: true,
+    };
     for (tried, disk) in disks.iter().enumerate().filter(|(_, disk)| disk.ops < ops.len()) {
         let (before, after) = ops.split_at(disk.ops);
         let run = runner.run_from(&disk.bytes()?, before, after)?;

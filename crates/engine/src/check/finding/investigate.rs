@@ -91,11 +91,16 @@ pub fn investigate(
     let mut minimal = case.clone();
     if reproduced {
         let deadline = Instant::now() + Duration::from_secs(plan.config.check.shrink_seconds);
-        let mut shrinker =
-            Shrinker::new(runner, signature.clone(), deadline).supervised(&plan.supervision);
+        let mut shrinker = Shrinker::new(runner, signature.clone(), deadline)
+            .supervised(&plan.supervision)
+            .about(&case.violation);
         minimal = shrinker.shrink(&case.ops()).and_then(Case::of_run).unwrap_or(minimal);
     }
-    let (trees, claims) = runner.evidence(&minimal.ops(), &mut minimal.violation)?;
+    let (trees, claims) = match runner.evidence(&minimal.ops(), &mut minimal.violation) {
+        // There is nobody left to ask.
+        Err(_) if matches!(minimal.violation, Violation::ServerDied { .. }) => Default::default(),
+        evidence => evidence?,
+    };
     expect_answer(&plan.reference, &mut minimal);
     let subject = runner.subject.name();
     let mut minimal_trace = trace(&subject, plan, &signature, minimal.steps.clone());
@@ -269,10 +274,11 @@ pub fn shrink_further(
     let config = trace_config(&stored.minimal)?;
     let oracle = Oracle::new(&config.reference, config.times);
     let fsck = config.signature.as_ref().is_some_and(Signature::is_checker);
+    let patient = config.signature.as_ref().is_some_and(Signature::is_stale);
     let journal = supervision.as_ref().map(|supervisor| supervisor.journal(0));
     let monitor = journal.map(|journal| CallMonitor::new(Some(journal)));
     let mut runner =
-        Runner { subject, reference: &config.reference, oracle: &oracle, monitor, fsck };
+        Runner { subject, reference: &config.reference, oracle: &oracle, monitor, fsck, patient };
     let ops: Vec<Op> = stored.minimal.ops().cloned().collect();
     let now = Case::of_run(runner.run(&ops, CompareTrees::AfterEach)?);
     let Some(case) = now.filter(|now| Some(now.signature()) == config.signature) else {
@@ -280,7 +286,8 @@ pub fn shrink_further(
     };
     let signature = case.signature();
     let mut shrinker = Shrinker::new(&mut runner, signature.clone(), Instant::now() + budget)
-        .supervised(supervision);
+        .supervised(supervision)
+        .about(&case.violation);
     let mut case = shrinker.shrink(&ops).and_then(Case::of_run).unwrap_or(case);
     let ops = case.ops();
     let (trees, claims) = runner.evidence(&ops, &mut case.violation)?;

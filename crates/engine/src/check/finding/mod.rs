@@ -9,6 +9,7 @@ pub mod record;
 mod reproducers;
 mod shorten_paths;
 pub mod shrink;
+mod slice;
 mod smaller;
 mod story;
 

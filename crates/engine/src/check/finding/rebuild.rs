@@ -39,6 +39,16 @@ pub(super) fn rebuilt(reference: &Config, ops: &[Op]) -> Option<Vec<Op>> {
     Some(out)
 }
 
+/// The history since the last remount but one, before which everything was as it should be; what was
+/// there then is made anew. A violation that a remount shows has its cause after the one before.
+pub(super) fn since_last_remount(reference: &Config, ops: &[Op]) -> Option<Vec<Op>> {
+    let before_last = &ops[..ops.len().checked_sub(1)?];
+    let remount = before_last.iter().rposition(|op| *op == Op::Remount)?;
+    let mut out = rebuilt(reference, &ops[..=remount])?;
+    out.extend_from_slice(&ops[remount + 1..]);
+    Some(out)
+}
+
 fn make(path: &FsPath, entry: &Entry) -> Vec<Op> {
     let path = path.clone();
     if path.as_bytes() == b"." {

@@ -152,7 +152,7 @@ impl Finding {
             Violation::NonDeterministic { first, second } => {
                 format!("answer: first {first}, then {second}\n")
             }
-            Violation::Tree { differences } => {
+            Violation::Tree { differences } | Violation::Stale { differences } => {
                 differences.iter().map(|difference| format!("{difference}\n")).collect()
             }
             Violation::Checker { command, output, .. } => format!("{command}\n{output}\n"),
@@ -160,6 +160,7 @@ impl Finding {
                 lines.iter().map(|line| format!("{line}\n")).collect()
             }
             Violation::Hang { seconds } => format!("answer: none in {seconds} s\n"),
+            Violation::ServerDied { last_words } => format!("{last_words}\n"),
             Violation::Died { how } => format!("answer: none, the process died ({how})\n"),
             Violation::Oops { lines } => lines.iter().map(|line| format!("{line}\n")).collect(),
             Violation::KernelReport { title, lines, .. } => {

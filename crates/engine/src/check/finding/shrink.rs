@@ -8,12 +8,13 @@
 use std::convert::Infallible;
 use std::time::Instant;
 
-use fathom_core::{Op, Supervision};
+use fathom_core::{FsPath, Op, Supervision, Violation};
 use fathom_model::Model;
 use fathom_record::minimise;
 
-use super::rebuild::rebuilt;
+use super::rebuild::{rebuilt, since_last_remount};
 use super::shorten_paths::shorten_paths;
+use super::slice::slice;
 use super::smaller::smaller;
 use crate::check::oracle::Signature;
 use crate::check::rerun::{CompareTrees, Run, Runner};
@@ -27,13 +28,26 @@ pub struct Shrinker<'a, 'b> {
     supervision: Supervision,
     /// How candidates are run.
     compare: CompareTrees,
+    /// The paths that the violation is about, if it is about any.
+    paths: Vec<FsPath>,
 }
 
 impl<'a, 'b> Shrinker<'a, 'b> {
     /// A shrinker that keeps `signature`.
     pub fn new(runner: &'a mut Runner<'b>, signature: Signature, deadline: Instant) -> Self {
         let (supervision, compare) = (None, CompareTrees::AtTheEnd);
-        Shrinker { runner, signature, deadline, supervision, compare }
+        Shrinker { runner, signature, deadline, supervision, compare, paths: Vec::new() }
+    }
+
+    /// Looks first at what has to do with the paths that `violation` names.
+    pub(crate) fn about(self, violation: &Violation) -> Self {
+        let paths = match violation {
+            Violation::Tree { differences } | Violation::Stale { differences } => {
+                differences.iter().map(|difference| difference.path.clone()).collect()
+            }
+            _ => Vec::new(),
+        };
+        Shrinker { paths, ..self }
     }
 
     /// Ends early if the supervisor wants that.
@@ -72,12 +86,29 @@ impl<'a, 'b> Shrinker<'a, 'b> {
         }
     }
 
-    /// One try without the history; if that is not enough, one without what had no effect.
+    /// One try each: without the history; with the history since the last remount only; with what has
+    /// to do with the paths in question; if none is enough, without what had no effect.
     fn without_history(&mut self, ops: Vec<Op>) -> Vec<Op> {
-        let rebuilt = rebuilt(self.runner.reference, &ops).filter(|short| short.len() < ops.len());
-        match rebuilt.and_then(|short| self.attempt(&short)) {
-            Some(short) => short,
-            None => self.drop_idle(ops),
+        let reference = self.runner.reference;
+        let candidates =
+            [rebuilt(reference, &ops), self.about_paths(&ops), since_last_remount(reference, &ops)];
+        for candidate in candidates.into_iter().flatten() {
+            if candidate.len() < ops.len()
+                && let Some(short) = self.attempt(&candidate)
+            {
+                // What is left has fewer other files in it, and may be cut once more.
+                let shorter =
+                    self.about_paths(&short).filter(|shorter| shorter.len() < short.len());
+                return shorter.and_then(|shorter| self.attempt(&shorter)).unwrap_or(short);
+            }
+        }
+        self.drop_idle(ops)
+    }
+
+    fn about_paths(&self, ops: &[Op]) -> Option<Vec<Op>> {
+        match self.paths.is_empty() {
+            true => None,
+            false => slice(self.runner.reference, ops, &self.paths),
         }
     }
 

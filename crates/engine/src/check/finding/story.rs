@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use fathom_core::{Probe, Step, Violation};
+use fathom_core::{Difference, Probe, Step, Violation};
 
 use super::Finding;
 
@@ -94,12 +94,10 @@ fn write_violation(
         }
         Violation::Checker { command, code, output } => {
             let code = code.map_or_else(|| "a signal".to_owned(), |code| format!("code {code}"));
-            writeln!(
-                f,
-                "after operation {number} the unmounted disk is damaged: `{command}` ended"
-            )?;
-            writeln!(f, "with {code} and said:")?;
-            output.lines().take(DIFFERENCES_SHOWN_MAX).try_for_each(|line| writeln!(f, "  {line}"))
+            let when = format!("after operation {number} the unmounted disk is damaged");
+            writeln!(f, "{when}: `{command}` ended\nwith {code} and said:")?;
+            let lines = telling_lines(output);
+            lines.iter().take(DIFFERENCES_SHOWN_MAX).try_for_each(|line| writeln!(f, "  {line}"))
         }
         Violation::KernelLog { lines } => {
             writeln!(f, "during operation {number} the kernel logged:")?;
@@ -110,6 +108,10 @@ fn write_violation(
         }
         Violation::Died { how } => {
             writeln!(f, "the process that executed {doing} died of it: {how}")
+        }
+        Violation::ServerDied { last_words } => {
+            writeln!(f, "the program that serves the file system did not survive {doing}:")?;
+            last_words.lines().try_for_each(|line| writeln!(f, "  {line}"))
         }
         Violation::Oops { lines } if lines.is_empty() => {
             writeln!(f, "the kernel ended the thread that executed {doing}")
@@ -129,13 +131,69 @@ fn write_violation(
         }
         Violation::Tree { differences } => {
             writeln!(f, "after operation {number} the tree is not that of the reference:")?;
-            for difference in differences.iter().take(DIFFERENCES_SHOWN_MAX) {
-                writeln!(f, "  {difference}")?;
-            }
-            match differences.len().saturating_sub(DIFFERENCES_SHOWN_MAX) {
-                0 => Ok(()),
-                more => writeln!(f, "  … and {more} more"),
-            }
+            write_differences(f, differences)
         }
+        Violation::Stale { differences } => {
+            writeln!(f, "after operation {number} something old is shown for a while:")?;
+            write_differences(f, differences)
+        }
+    }
+}
+
+fn write_differences(f: &mut fmt::Formatter<'_>, differences: &[Difference]) -> fmt::Result {
+    for difference in differences.iter().take(DIFFERENCES_SHOWN_MAX) {
+        writeln!(f, "  {difference}")?;
+    }
+    match differences.len().saturating_sub(DIFFERENCES_SHOWN_MAX) {
+        0 => Ok(()),
+        more => writeln!(f, "  … and {more} more"),
+    }
+}
+
+/// What checkers print before, between and after what they have to say: e2fsck, xfs_repair, btrfs check,
+/// fsck.f2fs, fsck.jfs.
+const PROCEEDINGS: [&str; 14] = [
+    "Pass ",
+    "Phase ",
+    "Opening filesystem",
+    "Checking filesystem",
+    "UUID:",
+    "Info:",
+    "e2fsck ",
+    "fsck.",
+    "processing started",
+    "The current device is",
+    "Block size in bytes",
+    "Filesystem size in blocks",
+    "found ",
+    "total ",
+];
+
+/// The lines of a checker's output that say what is wrong; all lines if none stands out.
+fn telling_lines(output: &str) -> Vec<&str> {
+    let is_step = |line: &str| line.starts_with('[') && line.contains("] checking");
+    let telling = |line: &&str| {
+        let text = line.trim();
+        !text.is_empty()
+            && !is_step(text)
+            && !text.starts_with('-')
+            && !PROCEEDINGS.iter().any(|start| text.starts_with(start))
+    };
+    let lines: Vec<&str> = output.lines().filter(telling).collect();
+    if lines.is_empty() { output.lines().collect() } else { lines }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkers_proceedings_are_left_out() {
+        let output = "e2fsck 1.47.0 (5-Feb-2023)\nPass 1: Checking inodes, blocks, and sizes\n\
+                      Inode 12, i_blocks is 16, should be 8.  Fix? no\n\nPass 2: Checking directory\n";
+        assert_eq!(telling_lines(output), ["Inode 12, i_blocks is 16, should be 8.  Fix? no"]);
+        let btrfs = "Opening filesystem to check...\n[1/7] checking root items\nroot 5 inode 257 errors 400\n";
+        assert_eq!(telling_lines(btrfs), ["root 5 inode 257 errors 400"]);
+        assert_eq!(telling_lines("Phase 1\n"), ["Phase 1"], "something must be shown");
     }
 }

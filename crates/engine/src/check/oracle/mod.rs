@@ -8,11 +8,18 @@ pub(crate) mod space;
 mod touched;
 
 use fathom_core::flags::Whence;
-use fathom_core::{Errno, Op, Outcome, PathState, Payload, Tree, Verdict, Violation};
-use fathom_model::{Config, Model, Quirks, TreeOptions};
+use fathom_core::{
+    Difference, Entry, Errno, FsPath, Kind, Mode, Op, Outcome, PathState, Payload, Stamp, Tree,
+    Verdict, Violation,
+};
+use fathom_model::{Config, Feature, Model, Quirks, TreeOptions};
 
 pub use signature::Signature;
+use space::Instead;
 pub use touched::touched;
+
+/// NAME_MAX of limits.h.
+const NAME_BYTES_MAX: u32 = 255;
 
 /// Compares a subject with the reference.
 #[derive(Clone, Debug)]
@@ -34,15 +41,15 @@ impl Oracle {
         &self.quirks
     }
 
-    /// Judges an answer.
+    /// Judges an answer. What [`Model::segment_is_allowed`] says of it has been asked before.
     pub fn outcome(&self, op: &Op, expected: &Outcome, found: &Outcome) -> Verdict {
-        if self.same_answer(op, expected, found) {
+        if expected == found || !is_segment(op) && self.same_answer(op, expected, found) {
             return Verdict::Ok;
         }
         Verdict::Violation(Violation::Outcome { expected: expected.clone(), found: found.clone() })
     }
 
-    /// Whether both answers mean the same.
+    /// Whether two answers to the same question, at different times, mean the same.
     pub(crate) fn same_answer(&self, op: &Op, expected: &Outcome, found: &Outcome) -> bool {
         if expected == found {
             return true;
@@ -58,9 +65,24 @@ impl Oracle {
                     _ => false,
                 }
             }
-            Op::Statfs { .. } if !self.quirks.statfs_comparable => same_statfs(expected, found),
+            Op::Stat { .. } => self.same_stat(expected, found),
+            Op::Statfs { .. } if !self.quirks.statfs_comparable => {
+                same_statfs(expected, found) || self.quirks.name_bytes_max < NAME_BYTES_MAX
+            }
             _ => false,
         }
+    }
+
+    /// lseek(2) allows several answers about holes. Where the subject has given another one than the
+    /// reference, this is what the reference has to do to have the same position.
+    pub(crate) fn other_segment(&self, op: &Op, model: &Model, found: &Outcome) -> Option<Instead> {
+        let Op::Lseek { slot, .. } = *op else { return None };
+        let allowed = !self.quirks.segments_comparable
+            && model.segment_is_allowed(op, found).unwrap_or_default();
+        allowed.then(|| match found.result {
+            Ok(at) => Instead::Less(Op::Lseek { slot, offset: at as i64, whence: Whence::Set }),
+            Err(_) => Instead::Nothing,
+        })
     }
 
     /// copy_file_range(2) may copy less than it was asked for. Where the profile allows that and the
@@ -82,7 +104,7 @@ impl Oracle {
     pub fn tree(&self, model: &Model, found: &Tree) -> Verdict {
         let mut differences = Vec::new();
         if model.digest() != found.digest() {
-            differences = self.expected_tree(model).differences(found);
+            differences = self.compared(model, self.expected_tree(model).differences(found));
         }
         if self.times && differences.is_empty() {
             differences = self.expected_tree(model).time_differences(found);
@@ -103,16 +125,124 @@ impl Oracle {
                 model.volume().path_state(&path_state.path, options).differences(path_state),
             );
         }
+        let differences = self.compared(model, differences);
         if differences.is_empty() {
             return Verdict::Ok;
         }
         Verdict::Violation(Violation::Tree { differences })
     }
 
+    /// Those differences that count: not what the file system lacks, nor what differed when it was
+    /// empty.
+    fn compared(&self, model: &Model, mut differences: Vec<Difference>) -> Vec<Difference> {
+        let not_compared = &self.quirks.not_compared;
+        let kind = |path: &FsPath| {
+            let volume = model.volume();
+            volume.find(path, false).and_then(|ino| volume.attr(ino).ok()).map(|attr| attr.kind)
+        };
+        differences.retain(|Difference { path, what, .. }| {
+            let feature = match what.as_str() {
+                "mode" => Some(Feature::Modes),
+                "uid" | "gid" => Some(Feature::Owners),
+                "same_as" => Some(Feature::InodeNumbers),
+                "nlink" if kind(path) == Some(Kind::Dir) => Some(Feature::DirNlink),
+                "size" if kind(path) == Some(Kind::Symlink) => Some(Feature::LinkSize),
+                _ => None,
+            };
+            feature.is_none_or(|feature| self.quirks.has(feature))
+                && !not_compared.iter().any(|other| other.0 == *path && other.1 == *what)
+        });
+        differences
+    }
+
+    /// Whether two answers of `stat` differ only in what the file system lacks.
+    fn same_stat(&self, expected: &Outcome, found: &Outcome) -> bool {
+        let (Payload::Stat(want), Payload::Stat(have)) = (&expected.payload, &found.payload) else {
+            return false;
+        };
+        let mut masked = have.clone();
+        let type_bits = Mode::S_IFMT;
+        if !self.quirks.has(Feature::Modes) && (want.mode.0 ^ have.mode.0) & type_bits == 0 {
+            masked.mode = want.mode;
+        }
+        if !self.quirks.has(Feature::Owners) {
+            (masked.uid, masked.gid) = (want.uid, want.gid);
+        }
+        let kind = Kind::of_mode(want.mode.0);
+        let root_nlink =
+            |(path, what): &(FsPath, String)| path.as_bytes() == b"." && what == "nlink";
+        if kind == Some(Kind::Dir)
+            && (!self.quirks.has(Feature::DirNlink)
+                || self.quirks.not_compared.iter().any(root_nlink))
+        {
+            masked.nlink = want.nlink;
+        }
+        if kind == Some(Kind::Symlink) && !self.quirks.has(Feature::LinkSize) {
+            masked.size = want.size;
+        }
+        expected.result == found.result && masked == *want
+    }
+
+    /// From now on, these are not compared.
+    pub(crate) fn leave_out(&mut self, differences: &[Difference]) {
+        let named = differences.iter().map(|one| (one.path.clone(), one.what.clone()));
+        self.quirks.not_compared.extend(named);
+    }
+
+    /// Judges the modification times of paths whose times have just been set.
+    pub(crate) fn set_times(&self, model: &Model, found: &[PathState]) -> Verdict {
+        let options = TreeOptions { times: true, ..TreeOptions::default() };
+        let mtime = |entry: &Option<Entry>| entry.as_ref()?.times.map(|times| times.mtime);
+        let wrong = found.iter().filter_map(|path_state| {
+            let want = mtime(&model.volume().path_state(&path_state.path, options).entry)?;
+            let have = mtime(&path_state.entry)?;
+            let set = matches!(want, Stamp::At { .. });
+            (set && want != have).then(|| mtime_difference(&path_state.path, want, have))
+        });
+        let differences = self.compared(model, wrong.collect());
+        match differences.is_empty() {
+            true => Verdict::Ok,
+            false => Verdict::Violation(Violation::Tree { differences }),
+        }
+    }
+
+    /// Judges the modification times after a remount: those that were set are the ones that were there
+    /// before. Of others nobody knows when they were written.
+    pub(crate) fn kept_times(&self, model: &Model, before: &Tree, after: &Tree) -> Verdict {
+        let expected = model.volume().tree(TreeOptions { segments: false, times: true });
+        let mut differences = Vec::new();
+        for (path, entry) in &expected.entries {
+            let mtime = |entry: &Entry| entry.times.map(|times| times.mtime);
+            let was_set = matches!(mtime(entry), Some(Stamp::At { .. }));
+            let of = |tree: &Tree| tree.entries.get(path).and_then(mtime);
+            if let (true, Some(want), Some(have)) = (was_set, of(before), of(after))
+                && want != have
+            {
+                differences.push(mtime_difference(path, want, have));
+            }
+        }
+        let differences = self.compared(model, differences);
+        match differences.is_empty() {
+            true => Verdict::Ok,
+            false => Verdict::Violation(Violation::Tree { differences }),
+        }
+    }
+
     /// The tree that the subject should show.
     pub(crate) fn expected_tree(&self, model: &Model) -> Tree {
         model.volume().tree(TreeOptions { segments: false, times: self.times })
     }
+}
+
+fn mtime_difference(path: &FsPath, want: Stamp, have: Stamp) -> Difference {
+    let what = "mtime".to_owned();
+    let (expected, found) = (format!("{want:?}"), format!("{have:?}"));
+    Difference { path: path.clone(), what, expected, found }
+}
+
+/// Whether an operation asks for data or a hole.
+pub(crate) fn is_segment(op: &Op) -> bool {
+    matches!(op, Op::Lseek { whence: Whence::Data | Whence::Hole, .. })
 }
 
 /// Counts of blocks and inodes are the file system's own business; the limit of names is not.

@@ -16,7 +16,7 @@ impl Signature {
     pub fn of(op: &Op, violation: &Violation) -> Signature {
         let what = match violation {
             Violation::Outcome { expected, found } => outcome_fields(expected, found),
-            Violation::Tree { differences } => {
+            Violation::Tree { differences } | Violation::Stale { differences } => {
                 let fields: BTreeSet<&str> = differences.iter().map(|d| d.what.as_str()).collect();
                 fields.into_iter().collect::<Vec<_>>().join(",")
             }
@@ -32,6 +32,7 @@ impl Signature {
             }
             Violation::Hang { .. } => "no answer".to_owned(),
             Violation::Died { how } => how.clone(),
+            Violation::ServerDied { .. } => "server".to_owned(),
             Violation::Oops { .. } => "kernel".to_owned(),
             // The same fault of a kernel is reached by many operations.
             Violation::KernelReport { title, .. } => {
@@ -44,6 +45,11 @@ impl Signature {
 }
 
 impl Signature {
+    /// Whether it is only seen by who waits.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.0.starts_with("stale ")
+    }
+
     /// Whether the file system's own checker found it.
     pub(crate) fn is_checker(&self) -> bool {
         self.0.starts_with("checker ")

@@ -1,0 +1,212 @@
+//! Correct file systems that were accused once, and must not be again; each beside a wrong one that
+//! must still be found.
+
+use std::collections::BTreeSet;
+
+use fathom_core::flags::{OpenFlags, Whence};
+use fathom_core::{
+    Capability, FsPath, HarnessFault, Kind, Mode, Op, Outcome, PathState, Pattern, Subject, Target,
+    Testbed, Tree, Verdict, Violation,
+};
+use fathom_engine::check::oracle::{Oracle, Signature};
+use fathom_engine::check::side_by_side::{Inspection, SideBySide};
+use fathom_engine::{Config as Workload, Plan, check};
+use fathom_model::{Config, ModelSubject, Mutant, Quirks};
+use fathom_record::{Finding, Observer, Progress};
+
+/// A model behind something that changes what is seen of it.
+struct Seen {
+    model: ModelSubject,
+    /// Changes one entry on its way out; told whether the caches are passed.
+    change: fn(&FsPath, &mut fathom_core::Entry, past_caches: bool),
+    past_caches: bool,
+}
+
+impl Seen {
+    fn new(config: Config, change: fn(&FsPath, &mut fathom_core::Entry, bool)) -> Seen {
+        Seen { model: ModelSubject::new(config).unwrap(), change, past_caches: false }
+    }
+}
+
+impl Subject for Seen {
+    fn name(&self) -> String {
+        "seen".to_owned()
+    }
+
+    fn capabilities(&self) -> BTreeSet<Capability> {
+        BTreeSet::new()
+    }
+
+    fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
+        self.model.apply(op)
+    }
+
+    fn observe(&mut self) -> Result<Tree, HarnessFault> {
+        let mut tree = self.model.observe()?;
+        for (path, entry) in &mut tree.entries {
+            (self.change)(path, entry, self.past_caches);
+        }
+        Ok(tree)
+    }
+}
+
+impl Testbed for Seen {
+    fn reset(&mut self) -> Result<(), HarnessFault> {
+        self.model.reset()
+    }
+
+    fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {
+        let mut states = self.model.observe_paths(paths)?;
+        for state in &mut states {
+            if let Some(entry) = &mut state.entry {
+                (self.change)(&state.path, entry, self.past_caches);
+            }
+        }
+        Ok(states)
+    }
+
+    fn ask_past_caches(&mut self, ask: bool) {
+        self.past_caches = ask;
+    }
+}
+
+fn unchanged(_: &FsPath, _: &mut fathom_core::Entry, _: bool) {}
+
+fn open(slot: u8, path: &str) -> Op {
+    let flags = OpenFlags::O_RDWR | OpenFlags::O_CREAT;
+    Op::Open { slot, path: path.into(), flags, mode: Mode(0o644) }
+}
+
+fn link(from: &str, to: &str) -> Op {
+    Op::Link { from: from.into(), to: to.into(), follow: false }
+}
+
+/// The last verdict on `ops`; all before it must be fine.
+fn last_verdict(subject: &mut Seen, reference: &Config, ops: &[Op]) -> Verdict {
+    let oracle = Oracle::new(reference, false);
+    let mut pair = SideBySide::start(subject, reference, &oracle, None).unwrap();
+    let (last, before) = ops.split_last().unwrap();
+    for op in before {
+        let judged = pair.step(op, Inspection::Whole).unwrap();
+        assert_eq!(judged.verdict, Verdict::Ok, "{op}");
+    }
+    pair.step(last, Inspection::Whole).unwrap().verdict
+}
+
+#[test]
+fn an_opening_that_finds_no_space_has_closed_what_the_slot_held() {
+    // The root directory and two files: the third opening fails.
+    let small = Config { inodes: 3, ..Config::default() };
+    let reference = Config::default();
+    let write = Op::Write { slot: 0, data: Pattern { seed: 1, len: 4 } };
+    let ops = [open(0, "a"), open(0, "b"), write.clone(), open(0, "c"), write];
+    let verdict = last_verdict(&mut Seen::new(small, unchanged), &reference, &ops);
+    assert_eq!(verdict, Verdict::Ok, "both answer EBADF");
+}
+
+/// Reference of a file system whose answers are kept for a second.
+fn cached(quirks: Quirks) -> Config {
+    Config { quirks: Quirks { cache_seconds: 1, ..quirks }, ..Config::default() }
+}
+
+fn old_nlink(path: &FsPath, entry: &mut fathom_core::Entry, past_caches: bool) {
+    if path.as_bytes() == b"a" && !past_caches {
+        entry.nlink = 1;
+    }
+}
+
+fn wrong_nlink(path: &FsPath, entry: &mut fathom_core::Entry, _: bool) {
+    if path.as_bytes() == b"a" {
+        entry.nlink = 1;
+    }
+}
+
+#[test]
+fn what_is_old_is_told_from_what_is_wrong() {
+    let ops = [open(0, "a"), link("a", "b")];
+    let reference = cached(Quirks::default());
+    let old = last_verdict(&mut Seen::new(Config::default(), old_nlink), &reference, &ops);
+    let Verdict::Violation(violation @ Violation::Stale { .. }) = old else { panic!("{old:?}") };
+    assert_eq!(Signature::of(&ops[1], &violation).to_string(), "stale link nlink");
+    let wrong = last_verdict(&mut Seen::new(Config::default(), wrong_nlink), &reference, &ops);
+    assert!(matches!(wrong, Verdict::Violation(Violation::Tree { .. })), "{wrong:?}");
+    // Where nothing is kept, nothing is old.
+    let strict = Config::default();
+    let old = last_verdict(&mut Seen::new(Config::default(), old_nlink), &strict, &ops);
+    assert!(matches!(old, Verdict::Violation(Violation::Tree { .. })), "{old:?}");
+    // A profile may allow what is old, and only that.
+    let allowed = cached(Quirks { stale_allowed: true, ..Quirks::default() });
+    let old = last_verdict(&mut Seen::new(Config::default(), old_nlink), &allowed, &ops);
+    assert_eq!(old, Verdict::Ok);
+    let wrong = last_verdict(&mut Seen::new(Config::default(), wrong_nlink), &allowed, &ops);
+    assert!(matches!(wrong, Verdict::Violation(_)), "{wrong:?}");
+}
+
+#[derive(Default)]
+struct Notes(Vec<String>);
+
+impl Observer for Notes {
+    fn progress(&mut self, _: &Progress) -> std::ops::ControlFlow<()> {
+        std::ops::ControlFlow::Continue(())
+    }
+
+    fn note(&mut self, note: &str) {
+        self.0.push(note.to_owned());
+    }
+
+    fn seen(&mut self, _: &Finding) -> bool {
+        true
+    }
+
+    fn finding(&mut self, _: &Finding, _: Option<&str>) {}
+}
+
+fn root_nlink_one(path: &FsPath, entry: &mut fathom_core::Entry, _: bool) {
+    if path.as_bytes() == b"." {
+        entry.nlink = 1;
+    }
+}
+
+fn every_dir_nlink_one(_: &FsPath, entry: &mut fathom_core::Entry, _: bool) {
+    if entry.kind == Kind::Dir {
+        entry.nlink = 1;
+    }
+}
+
+fn campaign(subject: &mut Seen) -> (Vec<String>, usize) {
+    let mut plan = Plan::new(1, Workload::default(), Config::default());
+    plan.ops_max = Some(600);
+    plan.config.check.shrink_seconds = 1;
+    let mut notes = Notes::default();
+    let report = check(subject, &plan, &mut notes).unwrap();
+    (notes.0, report.findings.len())
+}
+
+#[test]
+fn what_differs_on_the_empty_file_system_is_said_once_and_left_out() {
+    let (notes, findings) = campaign(&mut Seen::new(Config::default(), root_nlink_one));
+    assert_eq!((notes.len(), findings), (1, 0), "{notes:?}");
+    assert!(notes[0].contains("nlink") && notes[0].contains("not compared"), "{notes:?}");
+    // Of other directories the empty file system says nothing.
+    let (notes, findings) = campaign(&mut Seen::new(Config::default(), every_dir_nlink_one));
+    assert_eq!(notes.len(), 1);
+    assert!(findings > 0);
+}
+
+#[test]
+fn holes_may_be_anywhere_but_data_is_not_skipped() {
+    let data = Pattern { seed: 1, len: 10 };
+    let seek = Op::Lseek { slot: 0, offset: 0, whence: Whence::Data };
+    let read = Op::Read { slot: 0, len: 20 };
+    let ops = [open(0, "f"), Op::Pwrite { slot: 0, offset: 65536, data }, seek.clone()];
+    // Blocks of 512 bytes: another answer than the reference's, and right.
+    let truncate = Op::Truncate { target: Target::Slot(0), len: 1 << 20 };
+    let small = Config { block_bytes: 512, ..Config::default() };
+    let mut all = ops.to_vec();
+    all.extend([truncate, Op::Lseek { slot: 0, offset: 65536, whence: Whence::Hole }, read]);
+    let verdict = last_verdict(&mut Seen::new(small, unchanged), &Config::default(), &all);
+    assert_eq!(verdict, Verdict::Ok, "the reference has the same position");
+    let blind = Config { mutant: Some(Mutant::SeekDataBlind), ..Config::default() };
+    let verdict = last_verdict(&mut Seen::new(blind, unchanged), &Config::default(), &ops);
+    assert!(matches!(verdict, Verdict::Violation(Violation::Outcome { .. })), "{verdict:?}");
+}

@@ -1,0 +1,54 @@
+//! What shows only after a remount is shrunk to what it needs, within its time.
+
+use std::time::{Duration, Instant};
+
+use fathom_engine::{Config as Workload, Plan, Remounts, Silent, Strategy, check};
+use fathom_model::{Config, ModelSubject, Mutant, Quirks};
+
+/// Stale bytes after a truncation, a block left by a punch, a leaked reservation, and what comes back.
+const MUTANTS: [Mutant; 5] = [
+    Mutant::ShrinkLostOnRemount,
+    Mutant::PunchLostOnRemount,
+    Mutant::ReservationLeak,
+    Mutant::OrphanReturns,
+    Mutant::XattrLostOnRemount,
+];
+
+#[test]
+fn findings_that_need_a_remount_have_less_than_30_operations() {
+    for mutant in MUTANTS {
+        let quirks = Quirks::profile("model").unwrap();
+        let reference = Config { quirks, ..Config::default() };
+        let config = Config { mutant: Some(mutant), ..reference.clone() };
+        let mut subject = ModelSubject::new(config).unwrap();
+        let mut plan = Plan::new(7, Workload::default(), reference);
+        plan.explore.strategy = Strategy::Walk;
+        plan.explore.remounts = Some(Remounts::Every(500));
+        plan.config.check.findings_max = 1;
+        plan.config.check.shrink_seconds = 60;
+        plan.ops_max = Some(60_000);
+        let report = check(&mut subject, &plan, &mut Silent).unwrap();
+        let finding = report.findings.first().unwrap_or_else(|| panic!("{mutant} was not found"));
+        let (found, shrunk) = (finding.trace.steps.len(), finding.minimal.steps.len());
+        assert!(shrunk < 30, "{mutant}: {found} operations shrunk to {shrunk}\n{finding}");
+        println!("{mutant}: {} with {found} operations, shrunk to {shrunk}", finding.signature);
+    }
+}
+
+#[test]
+fn confirming_and_shrinking_is_part_of_the_budget() {
+    let quirks = Quirks::profile("model").unwrap();
+    let reference = Config { quirks, ..Config::default() };
+    let config = Config { mutant: Some(Mutant::LinkCountStuck), ..reference.clone() };
+    let mut subject = ModelSubject::new(config).unwrap();
+    let mut plan = Plan::new(7, Workload::default(), reference);
+    plan.budget = Some(Duration::from_secs(2));
+    plan.config.check.shrink_seconds = 600;
+    let began = Instant::now();
+    let report = check(&mut subject, &plan, &mut Silent).unwrap();
+    assert!(!report.findings.is_empty());
+    let stats = &report.stats;
+    assert!(!stats.investigating.is_zero() && stats.investigating <= stats.elapsed);
+    // A quarter more for the first finding, a second for each of the others' ends, and a slow machine.
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
