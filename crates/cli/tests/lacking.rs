@@ -80,26 +80,6 @@ fn a_bug_beside_a_lack_is_found() {
 }
 
 #[test]
-fn a_daemon_that_dies_is_a_finding_with_its_last_words() {
-    if !can_mount("a_daemon_that_dies_is_a_finding_with_its_last_words") {
-        return;
-    }
-    let dir = scratch();
-    // It mounts three times to be tried, and then dies soon.
-    let serve = daemon("").trim_start_matches("fuse:").to_owned();
-    let subject = format!(
-        "fuse:n=$(cat {0} 2>/dev/null || echo 0); echo $((n + 1)) >{0}; {serve} & \
-         [ $n -lt 5 ] || {{ sleep 2; echo out of luck >&2; kill -9 $!; }}; wait",
-        dir.path().join("starts").display()
-    );
-    let args = ["check", &subject, "--first", "--seed", "1", "--budget", "30s"];
-    let answer = ask(&args, dir.path());
-    assert_eq!(answer.code, 1, "{}{}", answer.out, answer.err);
-    let text = answer.out + &answer.err;
-    assert!(text.contains("server_died") && text.contains("out of luck"), "{text}");
-}
-
-#[test]
 fn variants_are_refused_with_their_risk() {
     let dir = scratch();
     let refused = ask(&["check", "ext4-inline_data"], dir.path());

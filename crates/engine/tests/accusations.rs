@@ -210,3 +210,63 @@ fn holes_may_be_anywhere_but_data_is_not_skipped() {
     let verdict = last_verdict(&mut Seen::new(blind, unchanged), &Config::default(), &ops);
     assert!(matches!(verdict, Verdict::Violation(Violation::Outcome { .. })), "{verdict:?}");
 }
+
+/// A server that ends at its second operation.
+struct Mortal {
+    model: ModelSubject,
+    ops: u32,
+    last_words: Option<String>,
+}
+
+impl Subject for Mortal {
+    fn name(&self) -> String {
+        "mortal".to_owned()
+    }
+
+    fn capabilities(&self) -> BTreeSet<Capability> {
+        BTreeSet::new()
+    }
+
+    fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
+        self.ops += 1;
+        match self.ops {
+            1 => self.model.apply(op),
+            _ => Ok(Outcome::err(fathom_core::Errno::ENOTCONN)),
+        }
+    }
+
+    fn observe(&mut self) -> Result<Tree, HarnessFault> {
+        self.model.observe()
+    }
+}
+
+impl Testbed for Mortal {
+    fn reset(&mut self) -> Result<(), HarnessFault> {
+        self.ops = 0;
+        self.model.reset()
+    }
+
+    fn last_words(&mut self) -> Option<String> {
+        self.last_words.clone()
+    }
+}
+
+#[test]
+fn a_server_that_ended_is_told_from_one_that_answers_enotconn() {
+    let reference = Config::default();
+    let oracle = Oracle::new(&reference, false);
+    for last_words in [None, Some("it ended; it printed: out of luck".to_owned())] {
+        let model = ModelSubject::new(reference.clone()).unwrap();
+        let mut subject = Mortal { model, ops: 0, last_words: last_words.clone() };
+        let mut pair = SideBySide::start(&mut subject, &reference, &oracle, None).unwrap();
+        pair.step(&open(0, "a"), Inspection::Whole).unwrap();
+        let verdict = pair.step(&link("a", "b"), Inspection::Whole).unwrap().verdict;
+        match (&last_words, verdict) {
+            (None, Verdict::Violation(Violation::Outcome { .. })) => {}
+            (Some(words), Verdict::Violation(Violation::ServerDied { last_words })) => {
+                assert_eq!(*words, last_words);
+            }
+            (_, other) => panic!("{other:?}"),
+        }
+    }
+}
