@@ -223,7 +223,7 @@ pub(crate) struct CrashArgs {
     #[arg(default_value = "littlefs")]
     pub(crate) subject: String,
     /// Where operations come from: steps, ops, ace:1, ace:2, ace:3 (and ace:2,nested or ace:2,demo),
-    /// known, jlang:PATH [default: steps, for kernel file systems ace:1]
+    /// known, jlang:PATH [default: ace:1; libraries have steps alone]
     #[arg(long, value_name = "SOURCE")]
     pub(crate) workload: Option<String>,
     /// A suite of workloads by name: known

@@ -127,6 +127,7 @@ fn exploration(args: &CheckArgs) -> Result<Exploration> {
         states_max: args.states,
         deadline: args.deadline,
         images: args.images,
+        hold_files: default.hold_files,
     })
 }
 

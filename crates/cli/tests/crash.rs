@@ -104,7 +104,10 @@ fn every_seeded_crash_bug_is_found() {
     let dir = scratch();
     let (_, mutants) = json(&["list", "crash-mutants"], dir.path());
     let mutants = mutants.as_array().expect("a list");
-    assert!(mutants.len() >= 10, "{}", mutants.len());
+    // Those of kernel file systems have tests of their own.
+    let mutants: Vec<&Value> =
+        mutants.iter().filter(|mutant| mutant["subjects"] == "library").collect();
+    assert!(mutants.len() >= 19, "{}", mutants.len());
     let mut missed = Vec::new();
     for mutant in mutants {
         let [name, class, level] =

@@ -287,10 +287,12 @@ fn a_daemon_that_stops_answering_is_a_finding_and_is_ended() {
     let fathom = env!("CARGO_BIN_EXE_fathom");
     let stops = "p=$!; (sleep 1.5; kill -STOP $p) & wait";
     let subject = format!("fuse:{fathom} mount {{mnt}} & {stops}");
-    // It is started again with every episode: the first one must be longer than its life.
+    // It is started again with every episode, and by a tour in between: the first one must be longer
+    // than its life.
     fs::write(dir.path().join("long.toml"), "[check]\nepisode_ops = 100000000\n").unwrap();
     let args = ["check", &subject, "--first", "--budget", "40s", "--seed", "1", "--deadline", "2s"];
-    let answer = ask(&[&args[..], &["--config", "long.toml"]].concat(), dir.path());
+    let long = ["--config", "long.toml", "--strategy", "walk"];
+    let answer = ask(&[&args[..], &long].concat(), dir.path());
     assert_eq!(answer.code, 1, "{}{}", answer.out, answer.err);
     let (_, recorded) = only_finding(dir.path());
     assert_eq!(recorded["class"].as_str(), Some("hang"), "{}", answer.out);

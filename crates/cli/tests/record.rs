@@ -97,7 +97,13 @@ fn findings_of_the_first_format_are_replayed() {
     let dir = scratch();
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/findings-1");
     for kind in ["check", "crash", "design"] {
-        let finding = fixtures.join(kind);
+        // A replay leaves its run beside the finding.
+        let finding = dir.path().join(kind);
+        std::fs::create_dir(&finding).unwrap();
+        for entry in std::fs::read_dir(fixtures.join(kind)).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), finding.join(entry.file_name())).unwrap();
+        }
         let (code, value) = json(&["replay", finding.to_str().unwrap(), "--json"], dir.path());
         assert_eq!((code, value["verdict"].as_str()), (0, Some("reproduced")), "{kind}: {value}");
     }

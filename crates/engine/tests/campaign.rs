@@ -68,7 +68,8 @@ fn investigate_ops(lie: Lie, ops: &[Op]) -> Finding {
         patient: false,
     };
     let run = runner.run(ops, CompareTrees::AfterEach).unwrap();
-    let case = Case { steps: run.steps, violation: run.violation.expect("a violation") };
+    let violation = run.violation.expect("a violation");
+    let case = Case { steps: run.steps, violation, planned: run.planned };
     investigate(&mut runner, &plan, 0, case, Vec::new()).unwrap()
 }
 

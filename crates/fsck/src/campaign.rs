@@ -135,6 +135,10 @@ pub fn run(
     let mut state = plan.resume.clone().unwrap_or_default();
     state.identity = identity(subject, &plan.choice);
     (state.total, state.fields) = (total, fields);
+    if fields == 0 {
+        // There is nothing to do, and nothing to go on from.
+        return Ok(state);
+    }
     let from = state.done;
     for _ in 0..from {
         cases.next();

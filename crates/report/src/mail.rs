@@ -217,7 +217,8 @@ mod tests {
         for line in mail.lines().skip(1) {
             assert!(line.chars().count() <= WIDTH, "{line}");
         }
-        for part in ["Subject: size", "Consequence:", "kernel: 6.18.44", "2   close(#0)", "Since:"]
+        for part in
+            ["Subject: ext4: size", "Consequence:", "kernel: 6.18.44", "2 close(#0)", "Since:"]
         {
             assert!(mail.contains(part), "{part}:\n{mail}");
         }

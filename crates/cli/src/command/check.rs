@@ -208,6 +208,7 @@ fn report_json(checked: &CheckPlan, report: &Report, run: &Run) -> Value {
         "answers": stats.answers(),
         "seconds": stats.elapsed.as_secs_f64(),
         "seed": checked.plan.seed,
+        "reference": checked.plan.reference,
     })
 }
 

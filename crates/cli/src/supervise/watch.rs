@@ -77,6 +77,7 @@ impl Limits {
 
 /// How a worker ended.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub(crate) enum WorkerEnd {
     /// By itself, with one of the exit codes of the program.
     Code(u8),
@@ -149,11 +150,11 @@ pub(crate) fn watch(
         resident: 0,
         output,
     };
-    watch.to_the_end()
+    watch.until_end()
 }
 
 impl Watch<'_> {
-    fn to_the_end(mut self) -> io::Result<EndedWorker> {
+    fn until_end(mut self) -> io::Result<EndedWorker> {
         loop {
             let ended = self.worker.wait(self.signals, LOOK_EVERY)?;
             while let Some(signal) = self.signals.next() {

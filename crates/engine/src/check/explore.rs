@@ -68,6 +68,9 @@ pub struct Exploration {
     pub deadline: Duration,
     /// So many of the last disks are kept for a finding.
     pub images: usize,
+    /// Whether a tour leaves files open between meta-operations and fills directories now and then.
+    /// What is open is not part of a state, so a tour that does it reaches more than the bounds say.
+    pub hold_files: bool,
 }
 
 impl Default for Exploration {
@@ -82,6 +85,7 @@ impl Default for Exploration {
             states_max: None,
             deadline: Duration::from_secs(30),
             images: 10,
+            hold_files: true,
         }
     }
 }

@@ -273,7 +273,7 @@ impl Campaign<'_, '_> {
     fn perform(&mut self, ops: &[Op]) -> Result<StepResult, HarnessFault> {
         self.stats.metas += 1;
         for op in ops {
-            if self.plan.ops_max.is_some_and(|ops_max| self.stats.ops >= ops_max) {
+            if self.is_out_of_ops() {
                 self.over = true;
                 return Ok(StepResult::OutOfOps);
             }
@@ -294,6 +294,7 @@ impl Campaign<'_, '_> {
         }
         let due = self.maintenance.after(ops as u64);
         if due.remount
+            && !self.is_out_of_ops()
             && let Some(accusation) = self.act(&Op::Remount)?
         {
             return self.look_closer(accusation);
@@ -366,7 +367,9 @@ impl Campaign<'_, '_> {
                 format!("{:?}", accusation.violation),
             ));
         }
-        let case = Case { steps: pair.steps().to_vec(), violation: accusation.violation };
+        let steps = pair.steps().to_vec();
+        let planned = steps.len();
+        let case = Case { steps, violation: accusation.violation, planned };
         let signature = case.signature();
         if let Some(known) = self.seen.get(&signature) {
             self.findings[*known].sightings += 1;
@@ -455,9 +458,13 @@ impl Campaign<'_, '_> {
             && self.plan.budget.is_some_and(|budget| self.started.elapsed() >= budget)
     }
 
+    fn is_out_of_ops(&self) -> bool {
+        self.plan.ops_max.is_some_and(|ops_max| self.stats.ops >= ops_max)
+    }
+
     fn is_over(&mut self) -> bool {
         self.asked += 1;
-        self.over |= self.plan.ops_max.is_some_and(|ops_max| self.stats.ops >= ops_max);
+        self.over |= self.is_out_of_ops();
         let stopped = self.plan.supervision.as_ref().is_some_and(|by| by.wants_the_end());
         self.stats.interrupted |= stopped;
         self.over |= stopped;

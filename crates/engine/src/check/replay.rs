@@ -98,7 +98,8 @@ pub fn replay_supervised(
         patient: true,
     };
     let ops: Vec<Op> = trace.ops().cloned().collect();
-    let run = runner.run(&ops, CompareTrees::AfterEach)?;
+    let planned = config.ops_planned.unwrap_or(ops.len());
+    let run = runner.run_planned(&ops, CompareTrees::AfterEach, planned)?;
     let changed = runner.first_disagreement(&trace.steps, &run.steps).map(|(at, ..)| at);
     let signature = run.signature();
     let same =

@@ -45,6 +45,8 @@ pub struct Run {
     pub steps: Vec<Step>,
     /// What the last step violates.
     pub violation: Option<Violation>,
+    /// How many operations it was to have.
+    pub planned: usize,
     /// Why the run ended early without a verdict.
     pub inconclusive: Option<String>,
 }
@@ -82,8 +84,23 @@ impl Runner<'_> {
     /// # Errors
     /// If the harness fails.
     pub fn run(&mut self, ops: &[Op], compare: CompareTrees) -> Result<Run, HarnessFault> {
+        self.run_planned(ops, compare, ops.len())
+    }
+
+    /// Like [`Runner::run`], looking where a run of `planned` operations that ended early looked.
+    ///
+    /// # Errors
+    /// If the harness fails.
+    pub(crate) fn run_planned(
+        &mut self,
+        ops: &[Op],
+        compare: CompareTrees,
+        planned: usize,
+    ) -> Result<Run, HarnessFault> {
         let fsck = self.fsck;
-        finish(self.start()?, ops, compare, fsck)
+        let planned = planned.max(ops.len());
+        let run = finish(self.start()?, ops, compare, fsck, planned)?;
+        Ok(Run { planned, ..run })
     }
 
     /// Runs the operations that come after the disk was what it is; `before` came earlier.
@@ -98,7 +115,7 @@ impl Runner<'_> {
     ) -> Result<Run, HarnessFault> {
         let fsck = self.fsck;
         let pair = SideBySide::start_from(self.subject, self.reference, self.oracle, disk, before)?;
-        finish(pair, ops, CompareTrees::AfterEach, fsck)
+        finish(pair, ops, CompareTrees::AfterEach, fsck, ops.len())
     }
 
     /// Starts with both sides empty.
@@ -142,9 +159,10 @@ fn finish(
     ops: &[Op],
     compare: CompareTrees,
     fsck: bool,
+    planned: usize,
 ) -> Result<Run, HarnessFault> {
     for (index, op) in ops.iter().enumerate() {
-        let judged = pair.step(op, inspection(compare, ops.len() - index, ops.len()))?;
+        let judged = pair.step(op, inspection(compare, planned - index, planned))?;
         match judged.verdict {
             Verdict::Ok => {}
             Verdict::Violation(violation) => return Ok(Run::ended(pair, violation)),

@@ -31,7 +31,7 @@ pub enum Inspection {
     Answer,
     /// What the operation named.
     Touched,
-    /// The whole tree.
+    /// The whole tree, and what the operation named.
     Whole,
 }
 
@@ -425,29 +425,35 @@ impl<'a> SideBySide<'a> {
     ) -> Result<(Verdict, Option<Digest>), HarnessFault> {
         match look {
             Inspection::Answer => Ok((Verdict::Ok, None)),
-            Inspection::Touched => {
-                let paths = touched(op, &self.model, changed);
-                if paths.is_empty() {
-                    return Ok((Verdict::Ok, None));
-                }
-                let seen =
-                    guarded("looking at what was touched", || self.subject.observe_paths(&paths))?;
-                let verdict = self.oracle.path_states(&self.model, &seen);
-                match op {
-                    Op::Utimens { .. } if verdict == Verdict::Ok => {
-                        Ok((self.oracle.set_times(&self.model, &seen), None))
-                    }
-                    _ => Ok((verdict, None)),
-                }
-            }
+            Inspection::Touched => Ok((self.look_at_touched(op, changed)?, None)),
             Inspection::Whole => {
                 let tree = self.subject_tree()?;
                 let mut verdict = self.oracle.tree(&self.model, &tree);
                 if let (Verdict::Ok, Some(before)) = (&verdict, self.before_remount.take()) {
                     verdict = self.oracle.kept_times(&self.model, &before, &tree);
                 }
+                if verdict == Verdict::Ok {
+                    verdict = self.look_at_touched(op, changed)?;
+                }
                 Ok((verdict, Some(tree.digest())))
             }
+        }
+    }
+
+    /// Judges the paths that an operation named. It sees what a tree has no place for: a name that is
+    /// listed twice, a time that was set.
+    fn look_at_touched(&mut self, op: &Op, changed: bool) -> Result<Verdict, HarnessFault> {
+        let paths = touched(op, &self.model, changed);
+        if paths.is_empty() {
+            return Ok(Verdict::Ok);
+        }
+        let seen = guarded("looking at what was touched", || self.subject.observe_paths(&paths))?;
+        let verdict = self.oracle.path_states(&self.model, &seen);
+        match op {
+            Op::Utimens { .. } if verdict == Verdict::Ok => {
+                Ok(self.oracle.set_times(&self.model, &seen))
+            }
+            _ => Ok(verdict),
         }
     }
 

@@ -36,7 +36,9 @@ fn restart_ops(methods: &[RestoreMethod]) -> usize {
 
 impl Campaign<'_, '_> {
     pub(super) fn tour(&mut self) -> Result<(), HarnessFault> {
-        self.generator.hold_files();
+        if self.plan.explore.hold_files {
+            self.generator.hold_files();
+        }
         self.restart()?;
         let pairs = self.lineup.pairs.iter_mut();
         let costs = pairs.map(|pair| restart_ops(&pair.subject().restore_methods()));

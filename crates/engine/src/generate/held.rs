@@ -6,8 +6,8 @@
 
 use fathom_core::{FsPath, Kind, Mode, Op, Slot};
 
-use super::Generator;
 use super::meta::Meta;
+use super::{Call, Generator};
 
 /// Share of meta-operations that leave something open.
 const HOLD_PERCENT: u32 = 4;
@@ -75,10 +75,16 @@ impl Generator {
         };
     }
 
+    /// Whether every call that a crowd consists of is offered by the subject and asked for.
+    fn can_crowd(&self) -> bool {
+        let offered = |call| self.calls.iter().any(|(offered, _)| *offered == call);
+        [Call::Open, Call::Mknod, Call::Getdents, Call::Unlink].into_iter().all(offered)
+    }
+
     /// Now and then, fills a directory with names and removes them again, in another order and with
     /// listings in between. Nothing is left of it.
     pub(super) fn crowd(&mut self, meta: &mut Meta) -> bool {
-        if !self.held.allowed || self.choices.below(CROWD_ONE_IN) != 0 {
+        if !self.held.allowed || !self.can_crowd() || self.choices.below(CROWD_ONE_IN) != 0 {
             return false;
         }
         self.view.refresh(&meta.model);
@@ -117,4 +123,46 @@ fn crowd_name(dir: &FsPath, number: u64) -> FsPath {
 
 fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use fathom_core::Operand;
+    use fathom_model::Model;
+
+    use super::super::Config;
+    use super::*;
+    use crate::choice::Choices;
+
+    /// How many crowds there are among many meta-operations.
+    fn crowds(config: Config) -> usize {
+        let mut generator = Generator::new(Choices::new(1), config, BTreeSet::new());
+        generator.hold_files();
+        let model = Model::new(Default::default()).unwrap();
+        let mut count = 0;
+        for seed in 0..4 * CROWD_ONE_IN {
+            generator.restart(Choices::new(seed));
+            let mut in_crowd = false;
+            for op in generator.meta(&model) {
+                op.operands(|operand| {
+                    in_crowd |= matches!(operand, Operand::Path(path, ..)
+                        if path.as_bytes().windows(6).any(|part| part == b"crowd-"));
+                });
+            }
+            count += usize::from(in_crowd);
+        }
+        count
+    }
+
+    #[test]
+    fn a_crowd_consists_of_calls_that_are_offered() {
+        assert!(crowds(Config::default()) > 0);
+        for call in [Call::Mknod, Call::Getdents] {
+            let mut config = Config::default();
+            config.weights.remove(&call);
+            assert_eq!(crowds(config), 0, "{call:?}");
+        }
+    }
 }

@@ -13,7 +13,9 @@ impl Model {
     pub(super) fn unspecified_lacking(&self, op: &Op) -> Option<&'static str> {
         let quirks = self.quirks();
         if quirks.name_bytes_max < NAME_BYTES_MAX && !quirks.without_vfs {
-            let long = |name: &[u8]| name.len() > quirks.name_bytes_max as usize;
+            // What is too long for the kernel is refused by everybody.
+            let too_long = quirks.name_bytes_max as usize + 1..=NAME_BYTES_MAX as usize;
+            let long = |name: &[u8]| too_long.contains(&name.len());
             let names = |path: &FsPath| path.as_bytes().split(|byte| *byte == b'/').any(long);
             if paths(op).into_iter().any(names) {
                 return Some("names are shorter here");

@@ -128,8 +128,9 @@ fn claims(finding: &FindingPage) -> Markup {
 fn marked(text: &str, other: &str) -> Markup {
     let bytes = |text: &str| -> Option<Vec<String>> {
         let text: String = text.split(' ').collect();
-        let is_hex =
-            text.len() >= 2 && text.len() % 2 == 0 && text.bytes().all(|b| b.is_ascii_hexdigit());
+        let is_hex = text.len() >= 2
+            && text.len().is_multiple_of(2)
+            && text.bytes().all(|b| b.is_ascii_hexdigit());
         is_hex.then(|| {
             text.as_bytes().chunks(2).map(|b| String::from_utf8_lossy(b).into_owned()).collect()
         })

@@ -76,8 +76,7 @@ const XATTR_ARGUMENTS_FIRST: (u32, u32) = (6, 13);
 pub(super) fn read_protections(quirks: &mut Quirks) {
     use crate::dir::protected;
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let is_older = |than| version(&release).is_some_and(|have| have < than);
-    quirks.xattr_file_first = is_older(XATTR_ARGUMENTS_FIRST);
+    quirks.xattr_file_first = version(&release).is_some_and(|have| have < XATTR_ARGUMENTS_FIRST);
     quirks.protected_hardlinks = protected("hardlinks") > 0;
     quirks.protected_symlinks = protected("symlinks") > 0;
     quirks.protected_fifos = protected("fifos");

@@ -42,6 +42,7 @@ pub(crate) fn run(args: &CrashArgs, out: &Path, json: bool) -> Result<Ending> {
         return workload::only_list(&source, args, json);
     }
     let subject = open(&args.subject, &asked(args), args.jobs)?;
+    source.must_fit(&*subject)?;
     let mut plan = plan::plan(args, &*subject, out)?;
     mutant::add_level(args, &*subject, &mut plan);
     plan.config.validate()?;
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &CrashArgs, out: &Path, json: bool) -> Result<Ending> {
     files.write_or_say(&coverage);
     let ending = observer.finish(|run| describe(run, &report, &plan))?;
     if report.crash_images == 0 && ending == Ending::Clean {
-        bail!("no crash image was examined: this run says nothing about {}", subject.name());
+        bail!("{}", nothing_examined(subject.name(), &report));
     }
     if json {
         let mut value = report_json(&*subject, &report, observer.run());
@@ -75,6 +76,19 @@ pub(crate) fn run(args: &CrashArgs, out: &Path, json: bool) -> Result<Ending> {
         print(&mutant::verdict(args, observer.run()))?;
     }
     Ok(ending)
+}
+
+/// Why a run says nothing, and what to do.
+fn nothing_examined(name: &str, report: &CrashReport) -> String {
+    let why = match &report.workloads {
+        Some(counts) if counts.workloads > 0 && counts.not_followed == counts.workloads => format!(
+            ": {name} could follow none of the {} workloads to its end (it lacks an operation of \
+             each, or its disk is too small): give others",
+            counts.workloads
+        ),
+        _ => String::new(),
+    };
+    format!("no crash image was examined: this run says nothing about {name}{why}")
 }
 
 /// What is asked of the subject.

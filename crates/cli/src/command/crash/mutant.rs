@@ -20,7 +20,7 @@ const BECAUSE: &str = "found without the mutant too";
 /// Adds the level of power failures at which the mutant shows itself, unless levels were typed.
 pub(super) fn add_level(args: &CrashArgs, subject: &dyn DiskFileSystem, plan: &mut CrashPlan) {
     let Some(name) = &args.mutant else { return };
-    let Some(mutant) = faulty::all().into_iter().find(|mutant| mutant.name == name) else { return };
+    let Some(mutant) = faulty::all().iter().find(|mutant| mutant.name == name) else { return };
     let levels = &mut plan.config.levels;
     if levels.is_empty() {
         levels.clone_from(&subject.guarantee().survives.is);

@@ -78,6 +78,20 @@ impl Source {
         }
     }
 
+    /// Refuses workloads with operations that the subject answers differently without any mistake.
+    pub(super) fn must_fit(&self, subject: &dyn DiskFileSystem) -> Result<()> {
+        // Kernel file systems alone write another log each time.
+        let is_kernel = !subject.is_deterministic();
+        if is_kernel || matches!(self, Source::Steps) {
+            return Ok(());
+        }
+        bail!(
+            "{self}: these workloads are for kernel file systems (they set modes, open directories, \
+             make links, which {} does not have): give --workload steps",
+            subject.name()
+        )
+    }
+
     /// The workloads; `None` if the search makes them.
     pub(super) fn workloads(
         &self,

@@ -28,7 +28,7 @@ pub(crate) fn replay(args: &ReplayArgs, dir: &Path, json: bool) -> Result<Ending
     let disk = open_disk(&details.disk).context("the disk of the finding")?;
     let subject = Subject::new(checker, disk, &options)?;
     let again = campaign::again(&subject, &details.case)?;
-    let same = again.signatures.iter().any(|signature| *signature == finding.signature);
+    let same = again.signatures.contains(&finding.signature);
     let verdict = match (same, again.signatures.is_empty()) {
         (true, _) => "reproduced",
         (false, true) => "not reproduced",

@@ -101,6 +101,7 @@ fn seed(cli: &Cli, out: &Path) -> u64 {
 impl GuestCampaign<'_> {
     fn run(mut self) -> Result<u8> {
         let mut deaths = Deaths::new(self.cli, self.out)?;
+        self.forget_last_replay();
         let mut fruitless = 0;
         loop {
             let mut round = Round::start(&self.boot()?, self.in_guest(), self.cli, self.signals)?;
@@ -135,6 +136,17 @@ impl GuestCampaign<'_> {
                 // That nobody reads it is no reason to stop.
                 let _ = print(&format!("going on in a new guest with seed {}\n", self.seed));
             }
+        }
+    }
+
+    /// Removes the `run.json` of the last replay of a finding: every replay finds the same files, since
+    /// what a guest does with those of the host moves its clock.
+    fn forget_last_replay(&self) {
+        if let Some(Command::Replay(args)) = &self.cli.command
+            && let Ok(dir) = finding_dir(&args.what, self.out)
+        {
+            // If it cannot be removed, the comparison of the executions shows it.
+            let _ = std::fs::remove_file(dir.join(fathom_record::run::FILE));
         }
     }
 

@@ -34,6 +34,7 @@ const DEADLINES: u32 = 2;
 const TAIL_LINES: usize = 12;
 
 /// How a round ended.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub(super) enum RoundEnd {
     /// The command came to its end.
     Code(u8),

@@ -125,7 +125,7 @@ pub fn replay_from_disks(
     trace: &Trace,
     disks: &[Disk],
 ) -> Result<Option<Reproduction>, HarnessFault> {
-    let TraceConfig { reference, times, signature } = trace_config(trace)?;
+    let TraceConfig { reference, times, signature, .. } = trace_config(trace)?;
     let Some(signature) = signature else { return Ok(None) };
     let oracle = Oracle::new(&reference, times);
     let fsck = Signature::is_checker(&signature);

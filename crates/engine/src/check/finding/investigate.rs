@@ -25,6 +25,8 @@ pub struct Case {
     pub steps: Vec<Step>,
     /// What was noticed.
     pub violation: Violation,
+    /// How many operations the run was to have: how closely it was looked at depends on that.
+    pub planned: usize,
 }
 
 impl Case {
@@ -41,7 +43,7 @@ impl Case {
 
     /// The end of a run, if it is a violation.
     fn of_run(run: Run) -> Option<Case> {
-        Some(Case { steps: run.steps, violation: run.violation? })
+        Some(Case { steps: run.steps, violation: run.violation?, planned: run.planned })
     }
 
     /// If the run gave another answer than this one, that is the violation.
@@ -103,11 +105,12 @@ pub fn investigate(
     };
     expect_answer(&plan.reference, &mut minimal);
     let subject = runner.subject.name();
-    let mut minimal_trace = trace(&subject, plan, &signature, minimal.steps.clone());
+    let mut minimal_trace =
+        trace(&subject, plan, &signature, minimal.steps.clone(), minimal.planned);
     minimal_trace.header.claims = claims;
     Ok(Finding {
         id: finding_id(&subject, &signature, minimal.ops().iter()),
-        trace: trace(&subject, plan, &signature, case.steps),
+        trace: trace(&subject, plan, &signature, case.steps, case.planned),
         minimal: minimal_trace,
         violation: minimal.violation,
         signature,
@@ -145,7 +148,7 @@ pub fn first_seen(
 ) -> Finding {
     let signature = case.signature();
     let ops = case.ops();
-    let trace = trace(subject, plan, &signature, case.steps.clone());
+    let trace = trace(subject, plan, &signature, case.steps.clone(), case.planned);
     let seen = signature.to_string();
     Finding {
         id: finding_id(subject, &signature, ops.iter()),
@@ -220,7 +223,7 @@ impl FindingSource {
             trees.expected = model.volume().tree(TreeOptions::default());
         }
         let signature = Signature::of(ops.last().unwrap_or(&Op::Remount), &violation);
-        let mut trace = self.trace(&signature, steps);
+        let mut trace = self.trace(&signature, steps, ops.len());
         trace.header.claims = final_claims(&violation);
         let seen = signature.to_string();
         Finding {
@@ -248,11 +251,12 @@ impl FindingSource {
         Finding { trace, runs, labels, complete: true, ..shrunk }
     }
 
-    fn trace(&self, signature: &Signature, steps: Vec<Step>) -> Trace {
+    fn trace(&self, signature: &Signature, steps: Vec<Step>, planned: usize) -> Trace {
         let config = TraceConfig {
             reference: self.reference.clone(),
             times: self.times,
             signature: Some(signature.clone()),
+            ops_planned: (planned > steps.len()).then_some(planned),
         };
         let mut header = Header::new(&*self.subject, "model");
         header.seed = Some(self.seed);
@@ -280,7 +284,8 @@ pub fn shrink_further(
     let mut runner =
         Runner { subject, reference: &config.reference, oracle: &oracle, monitor, fsck, patient };
     let ops: Vec<Op> = stored.minimal.ops().cloned().collect();
-    let now = Case::of_run(runner.run(&ops, CompareTrees::AfterEach)?);
+    let planned = config.ops_planned.unwrap_or(ops.len());
+    let now = Case::of_run(runner.run_planned(&ops, CompareTrees::AfterEach, planned)?);
     let Some(case) = now.filter(|now| Some(now.signature()) == config.signature) else {
         return Ok(None);
     };
@@ -291,7 +296,10 @@ pub fn shrink_further(
     let mut case = shrinker.shrink(&ops).and_then(Case::of_run).unwrap_or(case);
     let ops = case.ops();
     let (trees, claims) = runner.evidence(&ops, &mut case.violation)?;
-    let header = Header { claims, ..stored.minimal.header };
+    let ops_planned = (case.planned > ops.len()).then_some(case.planned);
+    let config = TraceConfig { ops_planned, ..config.clone() };
+    let config = serde_json::to_value(config).expect("a configuration is plain data");
+    let header = Header { claims, config, ..stored.minimal.header };
     Ok(Some(Finding {
         id: finding_id(&stored.recorded.subject, &signature, ops.iter()),
         violation: case.violation,
@@ -324,8 +332,14 @@ fn seen(run: &Run) -> String {
     }
 }
 
-fn trace(subject: &str, plan: &Plan, signature: &Signature, steps: Vec<Step>) -> Trace {
-    source(subject, plan).trace(signature, steps)
+fn trace(
+    subject: &str,
+    plan: &Plan,
+    signature: &Signature,
+    steps: Vec<Step>,
+    planned: usize,
+) -> Trace {
+    source(subject, plan).trace(signature, steps, planned)
 }
 
 fn source(subject: &str, plan: &Plan) -> FindingSource {

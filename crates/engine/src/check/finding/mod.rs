@@ -79,6 +79,10 @@ pub struct TraceConfig {
     /// What the last step violates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
+    /// How many operations the run was to have, if it ended earlier: a long one is looked at more closely
+    /// towards its end, and a replay looks where the run did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ops_planned: Option<usize>,
 }
 
 impl Finding {

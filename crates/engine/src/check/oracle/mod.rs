@@ -79,7 +79,7 @@ impl Oracle {
         let Op::Lseek { slot, .. } = *op else { return None };
         let allowed = !self.quirks.segments_comparable
             && model.segment_is_allowed(op, found).unwrap_or_default();
-        allowed.then(|| match found.result {
+        allowed.then_some(match found.result {
             Ok(at) => Instead::Less(Op::Lseek { slot, offset: at as i64, whence: Whence::Set }),
             Err(_) => Instead::Nothing,
         })

@@ -26,6 +26,9 @@ pub trait Contents {
     fn sum(&mut self, path: &FsPath, offset: u64, len: u64) -> Option<DataSum>;
 }
 
+/// Sums of parts of contents: by digest of the whole, offset and length.
+pub(in crate::crash) type Sums = HashMap<(Digest, u64, u64), Option<DataSum>>;
+
 /// Shows the contents of files on a disk, each by mounting it and reading.
 pub(in crate::crash) struct DiskContents<'a> {
     /// The file system that is on the disk.
@@ -35,7 +38,7 @@ pub(in crate::crash) struct DiskContents<'a> {
     /// What it shows.
     pub(in crate::crash) tree: &'a Tree,
     /// Sums that are known already, by the digest of the whole contents.
-    pub(in crate::crash) sums: Option<&'a Mutex<HashMap<(Digest, u64, u64), Option<DataSum>>>>,
+    pub(in crate::crash) sums: Option<&'a Mutex<Sums>>,
 }
 
 /// A slot that no workload uses.

@@ -29,7 +29,7 @@ use fathom_model::Model;
 use self::history::History;
 
 pub use self::contents::Contents;
-pub(super) use self::contents::DiskContents;
+pub(super) use self::contents::{DiskContents, Sums};
 pub use self::decide::BrokenPromise;
 pub use self::rules::Rule;
 

@@ -20,12 +20,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fathom_block::disks::{Memo, Questions};
 use fathom_block::{BlockBacked, CrashPoint, DiskFileSystem, Image, InProcess, Level};
-use fathom_core::{DataSum, Digest, FsPath, HarnessFault, Supervision, Tree};
+use fathom_core::{Digest, FsPath, HarnessFault, Supervision, Tree};
 use fathom_model::{Config, Model, Quirks};
 
 use crate::crash::config::{CrashConfig, Identity};
 use crate::crash::ledger::Ledger;
-use crate::crash::promise::Promise;
+use crate::crash::promise::{Promise, Sums};
 use crate::crash::recovery::questions;
 use crate::crash::shape;
 use crate::crash::workload::{Step, View};
@@ -36,9 +36,6 @@ pub use state::State;
 
 /// Domain of the digest that identifies a state.
 const DOMAIN_STATE: u64 = 18;
-
-/// Sums of parts of contents: by digest, offset and length.
-type Sums = HashMap<(Digest, u64, u64), Option<DataSum>>;
 
 /// What can happen.
 #[derive(Clone, Debug)]

@@ -184,7 +184,7 @@ impl Record for KernelDisks {
         let mut recorded = match only_reads(workload) {
             true => self.examiners.each([(base, ops)], |examiner, (disk, ops)| {
                 let outcomes = examiner.read(&disk, &ops)?;
-                Ok(outcomes.map(|outcomes| unrecorded(outcomes)).map_err(SubjectFailure::Mount))
+                Ok(outcomes.map(unrecorded).map_err(SubjectFailure::Mount))
             })?,
             false => self.recorders.each([(base, ops)], move |place, (base, ops)| {
                 let recorded = place.record(&base, &ops, end, look)?;

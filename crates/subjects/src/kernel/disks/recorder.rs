@@ -201,7 +201,7 @@ fn order(journal: &Journal, until: usize) -> Vec<usize> {
             _ => request.answered_at.load(Ordering::Acquire) as usize,
         };
         let during = |flush: &&usize| **flush > index && **flush < answered;
-        flushes.iter().filter(during).next_back().map_or(index, |flush| *flush)
+        flushes.iter().rfind(during).map_or(index, |flush| *flush)
     };
     let mut order: Vec<(usize, usize)> = (0..until)
         .map(|index| if is_flush(&index) { (index, 0) } else { (place(index), index + 1) })

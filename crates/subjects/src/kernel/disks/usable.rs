@@ -28,10 +28,10 @@ pub(super) fn use_everything(
     capacity_bytes: Option<u64>,
 ) -> Tried<()> {
     for (dir, entry) in &tree.entries {
-        if entry.kind == Kind::Dir {
-            if let Err(trouble) = use_directory(executor, dir)? {
-                return Ok(Err(trouble));
-            }
+        if entry.kind == Kind::Dir
+            && let Err(trouble) = use_directory(executor, dir)?
+        {
+            return Ok(Err(trouble));
         }
     }
     let found = executor.observe()?;
