@@ -23,7 +23,8 @@ fn can_mount(test: &str) -> bool {
     root
 }
 
-/// A few workloads, looked at after each write.
+/// A few workloads, looked at after each write. None of them moves a file and syncs its new directory, after which
+/// btrfs can show both names (docs/CRASH.md).
 const FEW: [&str; 8] =
     ["--workload", "ace:1", "--ace-ops", "rename,truncate", "--level", "linear", "--part", "1/4"];
 

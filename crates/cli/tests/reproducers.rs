@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 
 use common::{ask, json, scratch};
 
-/// Mutants whose finding of seed 1 has a step that FUSE cannot carry, with a seed whose finding has none:
-/// `O_TMPFILE` (fuser has no FUSE_TMPFILE); for `reservation-leak` an unlinked file that is open at the
-/// remount (a server that ends is not told of its last close, so the volume cannot leak its reservation).
-const OTHER_SEED: &[(&str, &str)] =
-    &[("block-leak", "3"), ("inode-leak", "3"), ("reservation-leak", "6")];
+/// Mutants whose finding of seed 1 has a step that FUSE cannot carry (`O_TMPFILE`: fuser has no
+/// FUSE_TMPFILE), with a seed whose finding has none.
+const OTHER_SEED: &[(&str, &str)] = &[("block-leak", "3"), ("inode-leak", "3")];
+
+/// Mutants that do not outlive the server: the free blocks are counted again when it reads its state.
+const NOT_SERVED: &[&str] = &["reservation-leak"];
 
 /// How many mutants are looked at side by side.
 const WORKERS: usize = 2;
@@ -161,7 +162,8 @@ fn the_reproducers_of_every_mutant_tell_it_from_the_correct_file_system() {
         .filter_map(|mutant| mutant["name"].as_str().map(str::to_owned))
         .collect();
     assert_eq!(mutants.len(), 47);
-    let queue = Mutex::new(mutants);
+    let served = mutants.into_iter().filter(|mutant| !NOT_SERVED.contains(&mutant.as_str()));
+    let queue = Mutex::new(served.collect::<Vec<String>>());
     let wrong = Mutex::new(Vec::new());
     let next = || queue.lock().expect("no panic").pop();
     thread::scope(|scope| {

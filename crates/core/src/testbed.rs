@@ -209,6 +209,10 @@ pub trait Testbed: Subject {
         None
     }
 
+    /// Gives the thread back its own directory, mask and identity until the next operation: somebody
+    /// is about to write a record, which must not happen as the user that operations run as.
+    fn step_aside(&mut self) {}
+
     /// From now on, attributes are asked of the file system itself (`true`), or may again come from what
     /// the kernel remembers of an earlier answer.
     fn ask_past_caches(&mut self, _ask: bool) {}

@@ -23,7 +23,7 @@ pub mod volume;
 pub use config::{Config, ConfigError};
 pub use feature::Feature;
 pub use mutant::Mutant;
-pub use quirks::Quirks;
+pub use quirks::{Quirks, XattrOrder};
 pub use subject::ModelSubject;
 pub use syscall::Model;
 pub use volume::{

@@ -193,10 +193,8 @@ pub struct Quirks {
     pub protected_fifos: u8,
     /// `fs.protected_regular`
     pub protected_regular: u8,
-    /// The calls on extended attributes look at the descriptor or the path before they look at flags,
-    /// name and size: Linux before 6.13 (fs/xattr.c, where `setxattr_copy` and `import_xattr_name`
-    /// came after `user_path_at` and `fdget`).
-    pub xattr_file_first: bool,
+    /// What the calls on extended attributes look at first (fs/xattr.c).
+    pub xattr_order: XattrOrder,
     /// mount(8) `nodev`: opening a device is `EACCES`.
     pub nodev: bool,
     /// mount(8) `noexec`: `access` with `X_OK` to a regular file is `EACCES`.
@@ -226,6 +224,20 @@ const FALLOCATE_MODES: FallocateMode = FallocateMode::FALLOC_FL_PUNCH_HOLE
 const RENAME_FLAGS: RenameFlags = RenameFlags::RENAME_NOREPLACE
     .union(RenameFlags::RENAME_EXCHANGE)
     .union(RenameFlags::RENAME_WHITEOUT);
+
+/// What the calls on extended attributes look at first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum XattrOrder {
+    /// Flags, name and size: Linux 6.13 and newer.
+    #[default]
+    ArgumentsFirst,
+    /// The file, but where an attribute is set or removed by path: Linux 6.12 (`path_setxattr` and
+    /// `path_removexattr` copy the arguments before `user_path_at`).
+    PathLast,
+    /// The file. 6.12 is the oldest kernel that was looked at; older ones are taken to be so.
+    FileFirst,
+}
 
 impl Default for Quirks {
     fn default() -> Self {
@@ -293,7 +305,7 @@ impl Default for Quirks {
             protected_symlinks: false,
             protected_fifos: 0,
             protected_regular: 0,
-            xattr_file_first: false,
+            xattr_order: XattrOrder::ArgumentsFirst,
             nodev: false,
             noexec: false,
         }

@@ -208,7 +208,13 @@ fn crash_mutants(json: bool) -> Result<()> {
             })
         };
         // What a lie shows, and how soon, depends on the file system above it.
-        let lie = |(name, about): (&str, String)| json!({"name": name, "description": about, "subjects": "kernel"});
+        let lie = |(name, about): (&str, String)| {
+            json!({
+                "name": name,
+                "description": about,
+                "subjects": "kernel",
+            })
+        };
         let rows = mutants.iter().map(row).chain(lies().map(lie));
         return print_json(&rows.collect::<Vec<_>>());
     }

@@ -383,7 +383,7 @@ impl Campaign<'_, '_> {
         plan.config.check.shrink_seconds = self.shrink_seconds();
         plan.reference = self.lineup.pairs[accusation.participant].reference().clone();
         let first = first_seen(&name, &plan, self.stats.episodes, &case, disks.clone());
-        if !self.observer.seen(&first.record()) {
+        if !self.observer().seen(&first.record()) {
             self.seen.insert(signature, self.findings.len());
             self.findings.push(first);
             return Ok(StepResult::Diverged);
@@ -425,7 +425,7 @@ impl Campaign<'_, '_> {
             None => self.add(finding, seen),
         };
         let record = self.findings[index].record();
-        self.observer.finding(&record, Some(seen_as));
+        self.observer().finding(&record, Some(seen_as));
     }
 
     /// Adds a finding; what it was seen as is the same one.
@@ -456,6 +456,14 @@ impl Campaign<'_, '_> {
     fn is_out_of_time(&self) -> bool {
         !self.findings.is_empty()
             && self.plan.budget.is_some_and(|budget| self.started.elapsed() >= budget)
+    }
+
+    /// Whoever is told may write files, as the user who runs the program.
+    fn observer(&mut self) -> &mut dyn Observer {
+        for pair in &mut self.lineup.pairs {
+            pair.subject().step_aside();
+        }
+        &mut *self.observer
     }
 
     fn is_out_of_ops(&self) -> bool {
@@ -501,7 +509,7 @@ impl Campaign<'_, '_> {
             share,
             findings: self.stats.findings,
         };
-        if self.observer.progress(&progress).is_break() {
+        if self.observer().progress(&progress).is_break() {
             self.over = true;
             self.stopped = true;
         }

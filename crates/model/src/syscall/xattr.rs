@@ -7,7 +7,7 @@ use fathom_core::{Errno, FsBytes, Kind, Mode, Outcome, Pattern, Payload, Target}
 
 use super::Model;
 use super::permission::Mask;
-use crate::quirks::Quirks;
+use crate::quirks::{Quirks, XattrOrder};
 use crate::volume::Ino;
 
 /// `XATTR_NAME_MAX`
@@ -49,7 +49,7 @@ impl Model {
         value: Pattern,
         flags: XattrFlags,
     ) -> Result<u64, Errno> {
-        self.xattr_file_first(target)?;
+        self.xattr_change_file_first(target)?;
         // setxattr_copy: the arguments come before the file.
         if !(XattrFlags::XATTR_CREATE | XattrFlags::XATTR_REPLACE).contains(flags) {
             return Err(Errno::EINVAL);
@@ -113,7 +113,7 @@ impl Model {
     }
 
     pub(super) fn removexattr(&mut self, target: &Target, name: &FsBytes) -> Result<u64, Errno> {
-        self.xattr_file_first(target)?;
+        self.xattr_change_file_first(target)?;
         check_name(name)?;
         let ino = self.target(target)?;
         self.may_change_xattr(ino, name)?;
@@ -122,12 +122,21 @@ impl Model {
         Ok(0)
     }
 
-    /// Older kernels find the file before they look at the arguments
-    /// ([`Quirks::xattr_file_first`]).
+    /// Older kernels find the file before they look at the arguments ([`Quirks::xattr_order`]).
     fn xattr_file_first(&mut self, target: &Target) -> Result<(), Errno> {
-        match self.quirks().xattr_file_first {
-            true => self.target(target).map(|_| ()),
-            false => Ok(()),
+        match self.quirks().xattr_order {
+            XattrOrder::ArgumentsFirst => Ok(()),
+            XattrOrder::PathLast | XattrOrder::FileFirst => self.target(target).map(|_| ()),
+        }
+    }
+
+    /// The same for calls that change something.
+    fn xattr_change_file_first(&mut self, target: &Target) -> Result<(), Errno> {
+        match (self.quirks().xattr_order, target) {
+            (XattrOrder::PathLast, Target::Slot(_)) | (XattrOrder::FileFirst, _) => {
+                self.xattr_file_first(target)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -243,7 +252,18 @@ mod tests {
 
     #[test]
     fn before_linux_6_13_the_file_comes_before_the_arguments() {
-        let mut m = model_with(Quirks { xattr_file_first: true, ..Quirks::default() });
+        let ordered = |xattr_order| model_with(Quirks { xattr_order, ..Quirks::default() });
+        let mut m = ordered(XattrOrder::PathLast);
+        given(&mut m, &[file("f", 0o644)]);
+        let table = [
+            (set(at("nope"), "", 0, 4), Err(E::EINVAL)),
+            (set(Target::Slot(9), "", 1, 0), Err(E::EBADF)),
+            (get(at("nope"), "", 0), Err(E::ENOENT)),
+            (remove(at("nope"), ""), Err(E::ERANGE)),
+            (remove(Target::Slot(9), ""), Err(E::EBADF)),
+        ];
+        check(&mut m, &table);
+        let mut m = ordered(XattrOrder::FileFirst);
         given(&mut m, &[file("f", 0o644)]);
         let long = format!("user.{}", "n".repeat(251));
         let table = [

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fathom_model::{Config, Quirks};
+use fathom_model::{Config, Quirks, XattrOrder};
 
 use super::CatalogueError;
 use super::near::did_you_mean;
@@ -71,12 +71,19 @@ pub(super) fn adapt(config: &mut Config, environment: &Environment) {
 
 /// The first kernel whose calls on extended attributes look at their arguments before the file.
 const XATTR_ARGUMENTS_FIRST: (u32, u32) = (6, 13);
+/// The first kernel known to do so where an attribute of a path is changed.
+const XATTR_ARGUMENTS_BEFORE_PATH: (u32, u32) = (6, 12);
 
 /// Fills in what the running kernel decides: its version, and what `/proc/sys/fs` says.
 pub(super) fn read_protections(quirks: &mut Quirks) {
     use crate::dir::protected;
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    quirks.xattr_file_first = version(&release).is_some_and(|have| have < XATTR_ARGUMENTS_FIRST);
+    let kernel = version(&release);
+    quirks.xattr_order = match kernel {
+        Some(have) if have < XATTR_ARGUMENTS_BEFORE_PATH => XattrOrder::FileFirst,
+        Some(have) if have < XATTR_ARGUMENTS_FIRST => XattrOrder::PathLast,
+        _ => XattrOrder::ArgumentsFirst,
+    };
     quirks.protected_hardlinks = protected("hardlinks") > 0;
     quirks.protected_symlinks = protected("symlinks") > 0;
     quirks.protected_fifos = protected("fifos");

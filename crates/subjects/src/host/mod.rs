@@ -360,6 +360,10 @@ impl<B: Backend> Testbed for HostSubject<B> {
         self.backend.last_words()
     }
 
+    fn step_aside(&mut self) {
+        self.executor.step_aside();
+    }
+
     fn ask_past_caches(&mut self, ask: bool) {
         self.executor.set_fresh(ask);
     }
