@@ -141,6 +141,18 @@ fn settings(plan: &InitPlan) {
     for (name, value) in settings {
         let _ = fs::write(format!("/proc/sys/{name}"), value);
     }
+    devices(plan);
+}
+
+/// Loads modules that nobody could ask for: a device whose node is not there cannot be opened.
+fn devices(plan: &InitPlan) {
+    let Some(modules) = &plan.modules else { return };
+    for (node, module) in [("/dev/loop-control", "loop"), ("/dev/fuse", "fuse")] {
+        if !Path::new(node).exists() {
+            // Whoever needs a device that is not there says so.
+            let _ = crate::modules::load(modules, module);
+        }
+    }
 }
 
 /// Switches the loopback interface on.
