@@ -189,6 +189,18 @@ impl Subject for RecordedSubject {
 }
 
 impl Testbed for RecordedSubject {
+    fn step_aside(&mut self) {
+        self.inner.step_aside();
+    }
+
+    fn last_words(&mut self) -> Option<String> {
+        self.inner.last_words()
+    }
+
+    fn ask_past_caches(&mut self, ask: bool) {
+        self.inner.ask_past_caches(ask);
+    }
+
     fn reset(&mut self) -> Result<(), HarnessFault> {
         self.inner.reset()
     }
