@@ -7,6 +7,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use serde::{Deserialize, Serialize};
+
 use crate::geometry::Geometry;
 
 /// What flash is read in. Smaller units than the device reads at once would say nothing more; larger
@@ -28,7 +30,7 @@ fn word_mask(word: usize, first: usize, last: usize) -> u64 {
 }
 
 /// The parts of a disk that were read, in the order of their first reading.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadSet {
     unit_bytes: usize,
     /// `None`: everything may have been read.
@@ -37,7 +39,7 @@ pub struct ReadSet {
 
 /// Numbers of units in the order of their first reading. Neighbours are mostly read one after the
 /// other: each entry is the first of so many.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Stretches(Vec<(u32, u32)>);
 
 impl Stretches {

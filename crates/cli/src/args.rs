@@ -253,6 +253,9 @@ pub(crate) struct CrashArgs {
     /// What a kernel file system is held to: a name such as ext4-journal, or a file
     #[arg(long, value_name = "PROMISES")]
     pub(crate) promises: Option<String>,
+    /// The campaign runs here, and guests with this kernel record and examine its disks: no root needed
+    #[arg(long, value_name = "KERNEL", conflicts_with = "guest")]
+    pub(crate) worker_guest: Option<String>,
     /// Steps of a workload
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<u32>,
@@ -385,6 +388,9 @@ pub(crate) struct ReplayArgs {
     /// A call that takes longer hangs
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     pub(crate) deadline: Duration,
+    /// Of a guest's finding: repeat the whole execution that found it, not only its operations, and compare
+    #[arg(long, requires = "guest", conflicts_with = "bisect")]
+    pub(crate) execution: bool,
     /// For `git bisect run`: builds a tree given with --guest; exit 0 if it is not shown, 1 if it is, 125 if
     /// that cannot be found out
     #[arg(long, requires = "guest")]

@@ -16,6 +16,12 @@ use fathom_core::{
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash64;
 
+/// The label of a finding with the point of the execution at which it was seen.
+pub(crate) const LABEL: &str = "execution";
+
+/// The label of a finding with the command that repeats its whole execution.
+pub(crate) const COMMAND_LABEL: &str = "guest_command";
+
 /// Digests of single operations that are kept; beyond that only the running one is.
 const STEPS_MAX: usize = 100_000;
 
@@ -119,6 +125,16 @@ impl Comparison {
     }
 }
 
+/// How far the subject of this process has come: operations, and the digest of them.
+static POINT: Mutex<Option<(u64, u64)>> = Mutex::new(None);
+
+/// How far the subject of this process has come, in words that two executions can be compared by. `None`
+/// if it is not recorded.
+pub(crate) fn point() -> Option<String> {
+    let point = *POINT.lock().unwrap_or_else(PoisonError::into_inner);
+    point.map(|(operations, digest)| format!("{digest:016x} after {operations} operations"))
+}
+
 /// What the subject of this process did last.
 static LAST: Mutex<Option<Execution>> = Mutex::new(None);
 
@@ -158,6 +174,8 @@ impl RecordedSubject {
         if let Ok(outcome) = outcome {
             let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             self.execution.step(op, outcome, clock.as_nanos() as u64);
+            let point = (self.execution.operations, self.execution.digest);
+            *POINT.lock().unwrap_or_else(PoisonError::into_inner) = Some(point);
         }
     }
 }

@@ -15,6 +15,7 @@ mod sizes;
 mod subjects;
 mod supervise;
 mod text;
+mod worker_guest;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -109,6 +110,17 @@ fn supervised(cli: &Cli) -> Result<ExitCode> {
         && args.bisect
     {
         return command::guest::bisect_step(&args.what, kernel, &cli.out, cli.json.is_some());
+    }
+    if let (Some(Command::Replay(args)), Some(kernel), false) =
+        (&cli.command, &cli.guest, cli.in_guest)
+        && args.execution
+    {
+        return command::guest::repeat::run(&args.what, kernel, &cli.out, cli.json.is_some());
+    }
+    if let Some(Command::Guest(args)) = &cli.command
+        && let command::guest::GuestAction::Run(args) = &args.action
+    {
+        return command::guest::run::run(args, cli.guest.as_deref(), cli.json.is_some());
     }
     // Who only asks for a list may stand in a directory that is gone.
     let out = match is_campaign(cli) {

@@ -5,15 +5,20 @@ use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
+use fathom_engine::generate::Call;
 use fathom_engine::{Config, Exploration, Plan, Strategy};
 use fathom_subjects::catalogue::{Asked, Purpose};
 
 use crate::args::CheckArgs;
+use crate::execution;
 use crate::subjects::Spec;
 use crate::supervise::worker;
 
 /// Without --ops and --budget.
 const BUDGET_DEFAULT: Duration = Duration::from_secs(30);
+
+/// How often nothing is done for a while, where that takes no time.
+const WAIT_WEIGHT: u32 = 3;
 
 /// A subject and a plan for it.
 #[derive(Clone)]
@@ -51,6 +56,10 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
             Config::from_toml(&text).with_context(|| format!("in {}", path.display()))?
         }
     };
+    let has_own_clock = worker::in_guest().is_some_and(|guest| guest.virtual_clock);
+    if has_own_clock && args.config.is_none() {
+        config.weights.insert(Call::Wait, WAIT_WEIGHT);
+    }
     config.check.times |= args.times;
     if let Some(tree_every) = args.tree_every {
         config.check.tree_every = tree_every;
@@ -88,6 +97,8 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
         plan.ops_max = plan.ops_max.map(|ops| ops.saturating_sub(guest.ops_before).max(1));
         plan.labels.insert("guest".to_owned(), guest.kernel.clone());
         plan.labels.insert("guest_seed".to_owned(), guest.kernel_seed.to_string());
+        let command = repeated_command(plan.seed, plan.ops_max);
+        plan.labels.insert(execution::COMMAND_LABEL.to_owned(), command);
         worker::take_budget(&mut plan.budget);
     }
     plan.labels.insert("strategy".to_owned(), plan.explore.strategy.to_string());
@@ -154,6 +165,39 @@ pub(crate) fn labels(profile: &str) -> BTreeMap<String, String> {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let labels = [("kernel", kernel.trim()), ("profile", profile)];
     labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
+}
+
+/// The words, as JSON, of a command that repeats this one in a guest: with its seed and limit, and without
+/// what belongs to this run alone.
+fn repeated_command(seed: u64, ops_max: Option<u64>) -> String {
+    const OWN: [&str; 8] = [
+        "--out",
+        "--guest",
+        "--guest-seed",
+        "--guest-seeds",
+        "--known",
+        "--seed",
+        "--ops",
+        "--worker",
+    ];
+    let mut words = Vec::new();
+    let mut typed = std::env::args().skip(1);
+    while let Some(word) = typed.next() {
+        let name = word.split('=').next().unwrap_or_default();
+        if OWN.contains(&name) {
+            // Its value is a word of its own, unless there is a sign between them.
+            if name == word {
+                typed.next();
+            }
+        } else if !["--json", "--in-guest"].contains(&word.as_str()) {
+            words.push(word);
+        }
+    }
+    words.extend(["--seed".to_owned(), seed.to_string()]);
+    if let Some(ops) = ops_max {
+        words.extend(["--ops".to_owned(), ops.to_string()]);
+    }
+    serde_json::to_string(&words).unwrap_or_default()
 }
 
 /// A seed for whoever gives none. Six digits are enough to be different, and short enough to be typed.

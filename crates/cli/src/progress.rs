@@ -10,6 +10,7 @@ use fathom_record::{Finding, KNOWN_FILE, Kept, Known, Observer, Progress, RunDir
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::command::Ending;
+use crate::execution;
 use crate::supervise::output::shown;
 use crate::supervise::worker;
 use crate::text::{grouped, print, print_json, say};
@@ -42,6 +43,8 @@ pub(crate) struct RunObserver {
     told: BTreeSet<String>,
     /// What was noted.
     notes: Vec<String>,
+    /// How far the execution had come when something was last seen.
+    seen_at: Option<String>,
 }
 
 impl RunObserver {
@@ -56,7 +59,8 @@ impl RunObserver {
         worker::run_started(out);
         let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(1000) };
         bar.set_style(ProgressStyle::with_template("{spinner} {msg}").expect("constant"));
-        Ok(RunObserver { bar, directory, json, told: BTreeSet::new(), notes: Vec::new() })
+        let (told, notes) = (BTreeSet::new(), Vec::new());
+        Ok(RunObserver { bar, directory, json, told, notes, seen_at: None })
     }
 
     /// Counts findings that are known to this run alone: see [`RunDirectory::subtract`].
@@ -110,6 +114,15 @@ impl RunObserver {
     fn say(&self, text: &str) {
         // That nobody reads the output is no reason to stop a run.
         self.bar.suspend(|| drop(print(text)));
+    }
+
+    /// The finding with the point of the execution at which it was seen: see `replay --execution`.
+    fn with_execution(&self, finding: &Finding) -> Finding {
+        let mut finding = finding.clone();
+        if let Some(point) = &self.seen_at {
+            finding.labels.insert(execution::LABEL.to_owned(), point.clone());
+        }
+        finding
     }
 
     fn tell(&mut self, finding: &Finding, kept: &Kept) {
@@ -203,6 +216,8 @@ impl Observer for RunObserver {
     }
 
     fn seen(&mut self, finding: &Finding) -> bool {
+        self.seen_at = execution::point();
+        let finding = &self.with_execution(finding);
         let kept = self.directory.keep(finding, None);
         match &kept {
             Kept::Known => return false,
@@ -221,6 +236,7 @@ impl Observer for RunObserver {
     }
 
     fn finding(&mut self, finding: &Finding, seen_as: Option<&str>) {
+        let finding = &self.with_execution(finding);
         let kept = self.directory.keep(finding, seen_as);
         if seen_as.is_none() && !matches!(kept, Kept::Known) {
             worker::found();

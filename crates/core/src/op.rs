@@ -145,4 +145,7 @@ pub enum Op {
     Identity { uid: u32, gid: u32, groups: Vec<u32> },
     /// Closes every slot, unmounts, mounts again. Needs [`crate::Capability::Remount`].
     Remount,
+    /// Nothing is called for so long: timers of the kernel expire, what is dirty is written back. In a
+    /// guest with a clock of its own that takes no time.
+    Wait { seconds: u32 },
 }

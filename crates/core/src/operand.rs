@@ -394,6 +394,8 @@ table! {
         [Id(uid, "uid"), Id(gid, "gid"), Groups(groups)]
     Remount {} "remount", Nothing;
         []
+    Wait { seconds } "wait", Nothing;
+        [Number(seconds, "seconds")]
 }
 
 /// The call for a path, for a link itself, for a slot.

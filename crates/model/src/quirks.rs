@@ -88,6 +88,9 @@ pub struct Quirks {
     pub tmpfile: bool,
     /// `O_DIRECT` works, else `EINVAL`.
     pub direct: bool,
+    /// `O_DIRECT` works for directories too (f2fs before Linux 6.5: every mapping has the operation).
+    /// Elsewhere `EINVAL`.
+    pub direct_directories: bool,
     /// Offsets and lengths of direct transfers must be multiples of this (a disk sector); 1 where the
     /// page cache takes over (tmpfs, btrfs, FUSE).
     pub direct_align_bytes: u32,
@@ -195,6 +198,9 @@ pub struct Quirks {
     pub protected_regular: u8,
     /// What the calls on extended attributes look at first (fs/xattr.c).
     pub xattr_order: XattrOrder,
+    /// `fallocate` with `COLLAPSE_RANGE`, `INSERT_RANGE` or `UNSHARE_RANGE` and another mode is `EINVAL`
+    /// (fs/open.c `vfs_fallocate` before Linux 6.12). Since then `EOPNOTSUPP`, as other combinations.
+    pub fallocate_conflict_invalid: bool,
     /// mount(8) `nodev`: opening a device is `EACCES`.
     pub nodev: bool,
     /// mount(8) `noexec`: `access` with `X_OK` to a regular file is `EACCES`.
@@ -272,6 +278,7 @@ impl Default for Quirks {
             whiteouts: true,
             tmpfile: true,
             direct: true,
+            direct_directories: false,
             direct_align_bytes: 512,
             seek_negative_is_zero: false,
             entry_types: EntryTypes::All,
@@ -306,6 +313,7 @@ impl Default for Quirks {
             protected_fifos: 0,
             protected_regular: 0,
             xattr_order: XattrOrder::ArgumentsFirst,
+            fallocate_conflict_invalid: false,
             nodev: false,
             noexec: false,
         }
@@ -361,15 +369,43 @@ const PROFILES: &[(&str, &str)] = profiles![
 #[derive(Deserialize)]
 struct Profile {
     inherits: Option<String>,
+    /// What else differs on older kernels.
+    #[serde(default)]
+    older: Vec<Older>,
     #[serde(flatten)]
     values: toml::Table,
 }
 
+/// Values that hold before a version of Linux.
+#[derive(Deserialize)]
+struct Older {
+    before: String,
+    #[serde(flatten)]
+    values: toml::Table,
+}
+
+impl Older {
+    /// The first version for which they do not hold.
+    fn until(&self) -> Result<(u32, u32), String> {
+        let parts = self.before.split_once('.');
+        let version = parts.and_then(|(major, minor)| major.parse().ok().zip(minor.parse().ok()));
+        version.ok_or(format!("before = {:?} is no version of Linux such as \"6.12\"", self.before))
+    }
+}
+
+/// Newer than every kernel.
+const NEWEST: (u32, u32) = (u32::MAX, 0);
+
 impl Quirks {
     /// The profile with this name.
     pub fn profile(name: &str) -> Option<Quirks> {
+        Quirks::profile_on(name, NEWEST)
+    }
+
+    /// The profile with this name, as it is on a version of Linux.
+    pub fn profile_on(name: &str, kernel: (u32, u32)) -> Option<Quirks> {
         let (_, text) = PROFILES.iter().find(|(known, _)| *known == name)?;
-        Some(Quirks::parse(text).expect("the built-in profiles are under test"))
+        Some(Quirks::parse_on(text, kernel).expect("the built-in profiles are under test"))
     }
 
     /// The profile of a file system with this block size: `ext4` with 1024 is `ext4-1k`.
@@ -393,15 +429,29 @@ impl Quirks {
     /// # Errors
     /// Says what is wrong with the text, and where.
     pub fn parse(text: &str) -> Result<Quirks, String> {
+        Quirks::parse_on(text, NEWEST)
+    }
+
+    /// Reads the text of a profile as it is on a version of Linux.
+    ///
+    /// # Errors
+    /// As for [`Quirks::parse`].
+    pub fn parse_on(text: &str, kernel: (u32, u32)) -> Result<Quirks, String> {
         let profile: Profile = toml::from_str(text).map_err(|error| error.to_string())?;
         let base = match profile.inherits {
             None => Quirks::default(),
             Some(name) => {
-                Quirks::profile(&name).ok_or(format!("inherits the unknown profile {name:?}"))?
+                let base = Quirks::profile_on(&name, kernel);
+                base.ok_or(format!("inherits the unknown profile {name:?}"))?
             }
         };
         let mut table = toml::Table::try_from(base).map_err(|error| error.to_string())?;
         table.extend(profile.values);
+        for older in profile.older {
+            if kernel < older.until()? {
+                table.extend(older.values);
+            }
+        }
         table.try_into().map_err(|error| error.to_string())
     }
 
@@ -450,6 +500,18 @@ mod tests {
         assert_eq!(Quirks::profile_for("ext4", 4096), Some(ext4));
         assert_eq!(Quirks::profile("nope"), None);
         assert_eq!(Quirks::profile_names().count(), PROFILES.len());
+    }
+
+    #[test]
+    fn older_kernels_differ_where_the_profile_says_so() {
+        let xfs = |kernel| Quirks::profile_on("xfs", kernel).unwrap().xattr_create_wins;
+        assert_eq!([xfs((6, 1)), xfs((6, 12)), xfs((7, 0))], [false, true, true]);
+        assert_eq!(Quirks::profile("xfs"), Quirks::profile_on("xfs", (6, 18)));
+        let text = "link_max = 3\n[[older]]\nbefore = \"6.2\"\nlink_max = 2\n";
+        assert_eq!(Quirks::parse_on(text, (6, 1)).unwrap().link_max, 2);
+        assert_eq!(Quirks::parse(text).unwrap().link_max, 3);
+        let wrong = "[[older]]\nbefore = \"six\"\nlink_max = 2\n";
+        assert!(Quirks::parse(wrong).unwrap_err().contains("no version"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use serde_json::Value;
 
-use crate::{guest_campaign, shell, suites};
+use crate::{guest_campaign, guest_runs, shell, suites};
 
 /// The campaigns.
 #[derive(Clone, Copy, ValueEnum)]
@@ -22,6 +22,11 @@ pub(crate) enum Name {
     /// Every file system of the kernel that FATHOM_GUEST_KERNEL names (6.12), in guests, so many minutes each;
     /// goes on where it was interrupted
     GuestFilesystems,
+    /// Guests repeat themselves: 1,000 operations on six file systems in 20 boots each, half of them on a busy
+    /// host; a race that shows in few native runs shows in every repetition (FATHOM_GUEST_KERNEL)
+    Determinism,
+    /// 100 guests killed at random moments leave no process, no file and no memory
+    GuestKills,
     /// Foreign test suites on the served reference: pjdfstest, fsx, LTP's file-system calls (root)
     Suites,
     /// 200 runs killed at random moments leave no mount, no device, no file, no process (root)
@@ -33,6 +38,9 @@ pub(crate) enum Name {
 /// Number of runs that `campaign kills` asks of the test.
 const KILLS: &str = "200";
 
+/// Number of guests that `campaign guest-kills` asks of the test.
+const GUEST_KILLS: &str = "100";
+
 /// Runs one campaign with the release binary.
 pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
     shell::run(shell::cargo().args(["build", "--release", "--quiet", "--package", "fathom"]))?;
@@ -42,6 +50,13 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
         Name::Hunt => hunt(120, None, &[]),
         Name::Mutants => mutants(),
         Name::GuestFilesystems => guest_campaign::run(minutes, &fathom),
+        Name::Determinism => guest_runs::determinism(&fathom, &findings()),
+        Name::GuestKills => {
+            let test =
+                ["test", "--release", "--quiet", "--package", "fathom-guest", "--test", "guests"];
+            let only = ["--", "killed_guests_leave_nothing"];
+            shell::run(shell::cargo().args(test).args(only).env("FATHOM_GUEST_KILLS", GUEST_KILLS))
+        }
         Name::Suites => suites::run(&program()),
         Name::Kills => {
             let test = ["test", "--release", "--quiet", "--package", "fathom", "--test", "kills"];

@@ -7,6 +7,7 @@ mod bpf;
 mod campaign;
 mod dist;
 mod guest_campaign;
+mod guest_runs;
 mod hunt;
 mod setup;
 mod shell;

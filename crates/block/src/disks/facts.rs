@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fathom_core::{Digest, Entry, Errno, FsPath, Tree};
+use serde::{Deserialize, Serialize};
 
 use crate::reads::ReadSet;
 
 /// What is asked about each disk of a batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Questions {
     /// The whole tree, rather than only its digest.
     pub tree: bool,
@@ -33,14 +34,14 @@ impl Questions {
 }
 
 /// How recovery is interrupted to see whether it can be repeated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Recheck {
     /// The writes of recovery are torn too, rather than only stopped between.
     pub torn: bool,
 }
 
 /// A file system that did not even come to an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SubjectFailure {
     /// It refused to mount.
     Mount(Errno),
@@ -49,7 +50,7 @@ pub enum SubjectFailure {
 }
 
 /// What a mounted disk shows.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
     /// Digest of the tree.
     pub digest: Digest,
@@ -72,7 +73,7 @@ impl View {
 }
 
 /// The first thing that went wrong while a disk that mounts was mounted again and used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Trouble {
     /// The same disk, mounted twice, shows two trees.
     TwoTrees,
@@ -104,7 +105,7 @@ pub enum Trouble {
 }
 
 /// What an interrupted and repeated recovery came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Interrupted {
     /// Another tree.
     OtherTree,
@@ -113,7 +114,7 @@ pub enum Interrupted {
 }
 
 /// What the checker said.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Checked {
     /// It was not asked, or there is none.
     #[default]
@@ -126,7 +127,7 @@ pub enum Checked {
 
 /// Facts that an examination established about one disk. Questions after the first trouble are not
 /// asked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Facts {
     /// What mounting shows, or why it shows nothing.
     pub view: Result<View, SubjectFailure>,

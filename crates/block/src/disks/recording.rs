@@ -1,12 +1,13 @@
 //! What is run on a disk, and what is recorded of it.
 
 use fathom_core::{Op, Outcome, Tree};
+use serde::{Deserialize, Serialize};
 
 use crate::image::Image;
 use crate::log::WriteLog;
 
 /// How a run on a disk ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum End {
     /// The power is cut; where exactly is decided later.
     PowerOff,

@@ -1,5 +1,9 @@
 //! `fathom guest`: builds kernels, lists and removes them, and finds the first that shows a finding.
 
+pub(crate) mod answer;
+pub(crate) mod repeat;
+pub(crate) mod run;
+
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -26,6 +30,11 @@ pub(crate) enum GuestAction {
     List,
     /// Build a kernel from Debian's sources or from a tree; goes on where it was interrupted
     Build(BuildArgs),
+    /// Run any command in a guest: its output and its exit code are passed on
+    Run(run::RunArgs),
+    /// Answer a batch of questions about disks
+    #[command(hide = true)]
+    Answer(answer::AnswerArgs),
     /// Remove kernels from the cache
     Remove {
         /// As `fathom guest list` names them
@@ -65,6 +74,9 @@ pub(crate) struct BuildArgs {
 pub(crate) fn run(action: &GuestAction, out: &Path, json: bool) -> Result<Ending> {
     match action {
         GuestAction::List => list(json),
+        // Its exit code is that of the command: see `supervised`.
+        GuestAction::Run(_) => Ok(Ending::Clean),
+        GuestAction::Answer(args) => answer::run(args),
         GuestAction::Build(args) => build_one(args, json),
         GuestAction::Remove { kernels } => remove(kernels, json),
         GuestAction::Bisect { what, kernels } => bisect(what, kernels, out, json),

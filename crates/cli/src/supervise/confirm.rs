@@ -1,8 +1,9 @@
-//! Runs what a worker died of again, every time in a worker of its own, and looks for less that shows
-//! the same.
+//! Runs what a worker died of again, every time in a worker or a guest of its own, and looks for less
+//! that shows the same.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use fathom_core::{Op, Violation};
@@ -17,7 +18,7 @@ use super::death::{Death, NO_RECORD, how};
 use super::watch::{EndedWorker, Limits, WorkerEnd, watch};
 
 /// Running a death again and shrinking it may take so long, beyond the last run.
-const CONFIRM_WITHIN: Duration = Duration::from_secs(20);
+pub(super) const CONFIRM_WITHIN: Duration = Duration::from_secs(20);
 
 /// What a death is known from: the operations that a worker has left.
 pub(super) enum Fatal<'a> {
@@ -78,6 +79,15 @@ impl<'a> Fatal<'a> {
         Ok(Some(Fatal::Crash(source, Script(events.ok_or(NO_RECORD)?))))
     }
 
+    /// A death before the first operation.
+    pub(super) fn nothing(
+        sources: &'a [FindingSource],
+        crash: Option<&'a CrashSource>,
+    ) -> Option<Fatal<'a>> {
+        let check = sources.first().map(|source| Fatal::Check(source, Vec::new()));
+        check.or_else(|| crash.map(|source| Fatal::Crash(source, Script(Vec::new()))))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         match self {
             Fatal::Check(_, ops) => ops.is_empty(),
@@ -98,10 +108,71 @@ impl<'a> Fatal<'a> {
     }
 }
 
+/// Somebody interrupted, or nothing can be run.
+pub(crate) struct NotRun;
+
+/// Whoever runs this program once more, where what it dies of does no harm.
+pub(crate) trait Rerun {
+    /// Why a death is not run again, if it is not.
+    fn refuses(&self, violation: &Violation) -> Option<String>;
+
+    /// Runs the program with these arguments to its end; it may write to `out`. If it dies, `died` is
+    /// told of what, and what it was doing.
+    fn rerun(
+        &self,
+        arguments: Vec<OsString>,
+        out: &Path,
+        died: &mut dyn FnMut(&Board, &Violation, &LaneState),
+    ) -> Result<(), NotRun>;
+}
+
 /// Runs operations again.
 pub(crate) struct Confirmation<'a> {
+    /// Time for one call.
+    pub(super) deadline: Duration,
+    /// Time for shrinking, beyond the last run.
+    pub(super) within: Duration,
+    pub(super) place: &'a dyn Rerun,
+}
+
+/// Workers of this machine.
+pub(super) struct InWorkers<'a> {
     pub(super) limits: Limits,
     pub(super) signals: &'a SignalSource,
+}
+
+impl Rerun for InWorkers<'_> {
+    fn refuses(&self, violation: &Violation) -> Option<String> {
+        match violation {
+            Violation::Oops { .. } => Some(
+                "not run again by itself: a kernel that has oopsed is not to be trusted, and doing \
+                 it once more may stop the machine"
+                    .to_owned(),
+            ),
+            Violation::Hang { seconds } if *seconds > CONFIRM_WITHIN.as_secs() => {
+                Some(format!("not run again by itself: that takes {seconds} s each time"))
+            }
+            _ => None,
+        }
+    }
+
+    fn rerun(
+        &self,
+        arguments: Vec<OsString>,
+        _out: &Path,
+        died: &mut dyn FnMut(&Board, &Violation, &LaneState),
+    ) -> Result<(), NotRun> {
+        let limits = Limits { end: Some(CONFIRM_WITHIN), ..self.limits };
+        let ended = watch(arguments, Output::Discarded, limits, self.signals);
+        let EndedWorker { how, board, interrupted, .. } = ended.map_err(|_| NotRun)?;
+        if interrupted {
+            return Err(NotRun);
+        }
+        if let WorkerEnd::Death(Death::Caused { violation, lane: Some(lane) }) = how {
+            died(&board, &violation, &lane);
+        }
+        Ok(())
+    }
 }
 
 /// The answer of one more run.
@@ -114,19 +185,9 @@ struct Again {
 impl Confirmation<'_> {
     /// Why a death is not run again, if it is not.
     pub(super) fn refuses(&self, violation: &Violation, held: &[String]) -> Option<String> {
-        match violation {
-            _ if !held.is_empty() => {
-                Some("not run again: the kernel still holds what the first run left".to_owned())
-            }
-            Violation::Oops { .. } => Some(
-                "not run again by itself: a kernel that has oopsed is not to be trusted, and doing \
-                 it once more may stop the machine"
-                    .to_owned(),
-            ),
-            Violation::Hang { seconds } if *seconds > CONFIRM_WITHIN.as_secs() => {
-                Some(format!("not run again by itself: that takes {seconds} s each time"))
-            }
-            _ => None,
+        match held {
+            [] => self.place.refuses(violation),
+            _ => Some("not run again: the kernel still holds what the first run left".to_owned()),
         }
     }
 
@@ -140,7 +201,7 @@ impl Confirmation<'_> {
         let signature = first.record().signature;
         let again = self.run(first, fatal).ok()?;
         let shown = again.as_ref().is_some_and(|again| again.signature == signature);
-        let deadline = Instant::now() + if shown { CONFIRM_WITHIN } else { Duration::ZERO };
+        let deadline = Instant::now() + if shown { self.within } else { Duration::ZERO };
         match (fatal, first) {
             (Fatal::Check(source, ops), DeathFinding::Check(first)) => {
                 let minimal = self.minimise(
@@ -192,12 +253,11 @@ impl Confirmation<'_> {
         shortest.unwrap_or(items)
     }
 
-    /// One more run in a worker of its own; `None` if it does not die. `Err` if somebody interrupts, or
-    /// there cannot be a worker.
-    fn run(&self, finding: &DeathFinding, fatal: &Fatal<'_>) -> Result<Option<Again>, ()> {
-        let place = tempfile::tempdir().map_err(drop)?;
-        let dir = finding.record().write(place.path()).map_err(drop)?;
-        let deadline = format!("{}ms", self.limits.deadline.as_millis());
+    /// One more run; `None` if it does not die.
+    fn run(&self, finding: &DeathFinding, fatal: &Fatal<'_>) -> Result<Option<Again>, NotRun> {
+        let place = tempfile::tempdir().map_err(|_| NotRun)?;
+        let dir = finding.record().write(place.path()).map_err(|_| NotRun)?;
+        let deadline = format!("{}ms", self.deadline.as_millis());
         let arguments: [OsString; 7] = [
             "replay".into(),
             dir.into(),
@@ -207,26 +267,22 @@ impl Confirmation<'_> {
             "--out".into(),
             place.path().into(),
         ];
-        let limits = Limits { end: Some(CONFIRM_WITHIN), ..self.limits };
-        let ended = watch(arguments.to_vec(), Output::Discarded, limits, self.signals);
-        let EndedWorker { how, board, interrupted, .. } = ended.map_err(drop)?;
-        if interrupted {
-            return Err(());
-        }
-        let WorkerEnd::Death(Death::Caused { violation, lane: Some(lane) }) = how else {
-            return Ok(None);
-        };
         let (sources, crash) = match fatal {
             Fatal::Check(source, _) => (vec![(*source).clone()], None),
             Fatal::Crash(source, _) => (Vec::new(), Some(*source)),
         };
-        // A replay has one subject, whichever it was in the campaign.
-        let lane = LaneState { subject: 0, ..lane };
-        let Ok(Some(died)) = Fatal::read(&sources, crash, &board, &lane) else { return Ok(None) };
-        let items = match &died {
-            Fatal::Check(_, ops) => ops.len(),
-            Fatal::Crash(_, script) => script.0.len(),
+        let mut again = None;
+        let mut died = |board: &Board, violation: &Violation, lane: &LaneState| {
+            // A replay has one subject, whichever it was in the campaign.
+            let lane = LaneState { subject: 0, ..lane.clone() };
+            let Ok(Some(died)) = Fatal::read(&sources, crash, board, &lane) else { return };
+            let items = match &died {
+                Fatal::Check(_, ops) => ops.len(),
+                Fatal::Crash(_, script) => script.0.len(),
+            };
+            again = Some(Again { signature: died.finding(violation).record().signature, items });
         };
-        Ok(Some(Again { signature: died.finding(&violation).record().signature, items }))
+        self.place.rerun(arguments.to_vec(), place.path(), &mut died)?;
+        Ok(again)
     }
 }

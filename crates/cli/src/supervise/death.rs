@@ -82,7 +82,7 @@ pub(crate) struct Teller<'a> {
     pub(crate) board: &'a Board,
     /// What the kernel does not let go of.
     pub(crate) held: &'a [String],
-    /// How a finding is run again; of a guest it is not.
+    /// How a finding is run again; what is a replay itself is not.
     pub(crate) confirmation: Option<Confirmation<'a>>,
 }
 
@@ -316,12 +316,13 @@ pub(crate) fn keep_last(
 }
 
 /// What happened, in words.
-fn words(violation: &Violation) -> String {
+pub(super) fn words(violation: &Violation) -> String {
     match violation {
         Violation::Died { how } => format!("the worker was ended by {how}"),
         Violation::Hang { seconds } => format!("nothing moved for {seconds} s"),
         Violation::OutOfMemory { mib } => format!("{mib} MiB of memory were used up"),
         Violation::Oops { .. } => "the kernel oopsed".to_owned(),
+        Violation::KernelReport { title, .. } => format!("the guest's kernel says {title}"),
         other => other.class().to_owned(),
     }
 }
@@ -330,6 +331,7 @@ fn words(violation: &Violation) -> String {
 pub(super) fn how(violation: &Violation) -> String {
     match violation {
         Violation::Died { how } => how.clone(),
+        Violation::KernelReport { title, .. } => title.clone(),
         other => other.class().to_owned(),
     }
 }

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use fathom_subjects::supervise::{Output, SignalSource};
 
 use crate::args::{Cli, Command};
-use confirm::Confirmation;
+use confirm::{CONFIRM_WITHIN, Confirmation, InWorkers};
 use death::Teller;
 use watch::{Limits, WorkerEnd, name_left, watch};
 
@@ -38,7 +38,8 @@ pub(crate) fn run(cli: &Cli, out: &Path, signals: &SignalSource) -> io::Result<E
         WorkerEnd::Code(code) => ExitCode::from(*code),
         WorkerEnd::Death(death) => {
             let deadline = ended.board.deadline().unwrap_or(limits.deadline);
-            let confirmation = Confirmation { limits: Limits { deadline, ..limits }, signals };
+            let workers = InWorkers { limits: Limits { deadline, ..limits }, signals };
+            let confirmation = Confirmation { deadline, within: CONFIRM_WITHIN, place: &workers };
             let (board, held) = (&ended.board, &ended.held);
             Teller { cli, out, board, held, confirmation: Some(confirmation) }.tell(death)
         }

@@ -145,6 +145,7 @@ pub(crate) fn op_variants() -> Vec<BoxedStrategy<Op>> {
         op!(Umask { mask: mode() }),
         op!(Identity { uid: any::<u32>(), gid: any::<u32>(), groups: vec(any::<u32>(), 0..3) }),
         Just(Op::Remount).boxed(),
+        op!(Wait { seconds: any::<u32>() }),
     ]);
     variants
 }

@@ -42,8 +42,8 @@ struct State {
     ops: Vec<Op>,
     /// The operation as the journal has it; kept to be filled again.
     record: Vec<u8>,
-    /// Since when, and how many deadlines it may take.
-    running: Option<(Instant, u32)>,
+    /// Since when, how many deadlines it may take, and how long it waits on purpose.
+    running: Option<(Instant, u32, Duration)>,
     /// When the unblock was called for what is running, and how late that was.
     rescued: Option<Duration>,
     unblock: Option<Unblock>,
@@ -83,7 +83,11 @@ impl CallMonitor {
     /// An operation begins.
     pub(crate) fn begin(&self, op: &Op) {
         let mut state = self.state();
-        state.running = Some((Instant::now(), patience(Activity::Operation)));
+        let waits = match op {
+            Op::Wait { seconds } => Duration::from_secs(u64::from(*seconds)),
+            _ => Duration::ZERO,
+        };
+        state.running = Some((Instant::now(), patience(Activity::Operation), waits));
         let Some(journal) = &self.journal else {
             state.ops.push(op.clone());
             return;
@@ -96,7 +100,7 @@ impl CallMonitor {
 
     /// Something else begins that may not return.
     pub(crate) fn begin_activity(&self, activity: Activity) {
-        self.state().running = Some((Instant::now(), patience(activity)));
+        self.state().running = Some((Instant::now(), patience(activity), Duration::ZERO));
         if let Some(journal) = &self.journal {
             journal.begin(activity);
         }
@@ -142,8 +146,8 @@ impl HangWatchdog {
 
 fn look(monitor: &CallMonitor, deadline: Duration, on_stuck: &OnStuck) {
     let mut state = monitor.state();
-    let Some((since, deadlines)) = state.running else { return };
-    let (late, deadline) = (since.elapsed(), deadline * deadlines);
+    let Some((since, deadlines, waits)) = state.running else { return };
+    let (late, deadline) = (since.elapsed().saturating_sub(waits), deadline * deadlines);
     if late >= deadline && state.rescued.is_none() {
         state.rescued = Some(late);
         if let Some(unblock) = &state.unblock {

@@ -125,6 +125,7 @@ pub const GOALS: &[Goals] = &[
     ("umask", &[]),
     ("identity", &[]),
     ("remount", &[]),
+    ("wait", &[]),
 ];
 
 #[cfg(test)]

@@ -253,7 +253,8 @@ impl Campaign<'_, '_> {
     /// Executes one operation on all, looks as closely as it is time for, and counts it.
     fn act(&mut self, op: &Op) -> Result<Option<Accusation>, HarnessFault> {
         self.since_tree += 1;
-        let whole = self.since_tree >= self.plan.config.check.tree_every || *op == Op::Remount;
+        let settles = matches!(op, Op::Remount | Op::Wait { .. });
+        let whole = self.since_tree >= self.plan.config.check.tree_every || settles;
         let look = if whole { Inspection::Whole } else { Inspection::Touched };
         let tried = self.lineup.step(op, look)?;
         if tried.skipped {

@@ -73,6 +73,7 @@ calls! {
     Umask = "umask",
     Identity = "identity",
     Remount = "remount",
+    Wait = "wait",
 }
 
 /// The whole configuration; `default.toml` explains every field.

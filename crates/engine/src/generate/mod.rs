@@ -39,6 +39,10 @@ use crate::choice::Choices;
 /// configuration.
 const REFUSED_MAX: u32 = 10_000;
 
+/// How long nothing is called: less than any timer, longer than the commit interval of journals (5 s),
+/// longer than dirty pages may stay in memory (30 s).
+const WAITS_SECONDS: [u32; 3] = [1, 6, 31];
+
 /// The generator's knowledge of an open file.
 #[derive(Clone, Debug)]
 struct OpenSlot {
@@ -213,6 +217,7 @@ impl Generator {
             Call::Umask => self.umask(),
             Call::Identity => self.identity(),
             Call::Remount => Op::Remount,
+            Call::Wait => Op::Wait { seconds: *self.choices.pick(&WAITS_SECONDS) },
         }
     }
 

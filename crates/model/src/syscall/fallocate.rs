@@ -20,7 +20,7 @@ impl Model {
         if offset < 0 || len <= 0 {
             return Err(Errno::EINVAL);
         }
-        check_mode(mode)?;
+        check_mode(mode, self.quirks().fallocate_conflict_invalid)?;
         if !file.writable() {
             return Err(Errno::EBADF);
         }
@@ -59,8 +59,30 @@ impl Model {
     }
 }
 
+/// What a kernel before 6.12 says of modes that cannot be combined: some are `EINVAL`, and which is looked
+/// at first is not that of newer ones.
+fn check_combination_before_6_12(mode: FallocateMode) -> Result<(), Errno> {
+    use FallocateMode as F;
+    let (punch, zero, unshare) =
+        (F::FALLOC_FL_PUNCH_HOLE, F::FALLOC_FL_ZERO_RANGE, F::FALLOC_FL_UNSHARE_RANGE);
+    let alone = [F::FALLOC_FL_COLLAPSE_RANGE, F::FALLOC_FL_INSERT_RANGE];
+    let known = KEEP_SIZE | punch | zero | unshare | alone[0] | alone[1];
+    if !known.contains(mode)
+        || mode.contains(punch | zero)
+        || (mode.contains(punch) && !mode.contains(KEEP_SIZE))
+    {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let conflicts = alone.into_iter().any(|one| mode.contains(one) && mode != one)
+        || (mode.contains(unshare) && !(unshare | KEEP_SIZE).contains(mode));
+    if conflicts { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
 /// The modes exclude each other, and only some go with `KEEP_SIZE`.
-fn check_mode(mode: FallocateMode) -> Result<(), Errno> {
+fn check_mode(mode: FallocateMode, before_6_12: bool) -> Result<(), Errno> {
+    if before_6_12 {
+        check_combination_before_6_12(mode)?;
+    }
     let keep_size = mode.contains(KEEP_SIZE);
     let possible = match mode.difference(KEEP_SIZE) {
         FallocateMode::FALLOC_FL_UNSHARE_RANGE | FallocateMode::FALLOC_FL_ZERO_RANGE => true,
@@ -166,6 +188,29 @@ mod tests {
                 let expected = if possible.contains(&mode) { Ok(0) } else { Err(E::EOPNOTSUPP) };
                 check_each(&m, &[(fallocate(0, mode, 4096, 4096), expected)]);
             }
+        }
+    }
+
+    #[test]
+    fn older_kernels_call_some_combinations_invalid() {
+        let (keep, punch, collapse, zero, insert, unshare) = (1, 2, 8, 16, 32, 64);
+        let older = Quirks { fallocate_conflict_invalid: true, ..Quirks::default() };
+        let answers = |quirks: Quirks, mode| {
+            let mut m = with_file(quirks);
+            m.execute(&fallocate(0, mode, 0, 4096)).result.err()
+        };
+        for (mode, then, now) in [
+            (keep | collapse, Some(E::EINVAL), Some(E::EOPNOTSUPP)),
+            (keep | insert, Some(E::EINVAL), Some(E::EOPNOTSUPP)),
+            (zero | insert, Some(E::EINVAL), Some(E::EOPNOTSUPP)),
+            (unshare | zero, Some(E::EINVAL), Some(E::EOPNOTSUPP)),
+            (punch, Some(E::EOPNOTSUPP), Some(E::EOPNOTSUPP)),
+            (keep | punch | zero, Some(E::EOPNOTSUPP), Some(E::EOPNOTSUPP)),
+            (keep | punch, None, None),
+            (keep | zero, None, None),
+        ] {
+            assert_eq!(answers(older.clone(), mode), then, "{mode:#x} before 6.12");
+            assert_eq!(answers(Quirks::default(), mode), now, "{mode:#x}");
         }
     }
 }

@@ -141,7 +141,7 @@ impl Model {
             Op::Statfs { target } => outcome(self.statfs(target)),
             Op::Access { target, mode, .. } => self.access(target, *mode).into(),
             Op::Fsync { slot } | Op::Fdatasync { slot } => self.fsync(*slot).into(),
-            Op::Sync => Outcome::ok(0),
+            Op::Sync | Op::Wait { .. } => Outcome::ok(0),
             Op::Syncfs { slot } => self.syncfs(*slot).into(),
             Op::SyncFileRange { slot, offset, len, flags } => {
                 self.sync_file_range(*slot, *offset, *len, *flags).into()

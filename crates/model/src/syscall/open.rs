@@ -204,7 +204,11 @@ impl Model {
             Kind::Socket | Kind::Char | Kind::Block => return Err(Errno::ENXIO),
             Kind::File | Kind::Dir | Kind::Symlink => {}
         }
-        let direct_works = kind == Kind::File && self.quirks().direct;
+        let direct_works = match kind {
+            Kind::File => self.quirks().direct,
+            Kind::Dir => self.quirks().direct_directories,
+            _ => false,
+        };
         if flags.contains(OpenFlags::O_DIRECT) && !direct_works {
             return Err(Errno::EINVAL);
         }

@@ -15,7 +15,8 @@ use crate::kernel::version;
 /// # Errors
 /// If there is no such profile, or the file is wrong.
 pub(super) fn read_profile(name: &str) -> Result<Quirks, CatalogueError> {
-    if let Some(quirks) = Quirks::profile(name) {
+    let kernel = running_kernel();
+    if let Some(quirks) = Quirks::profile_on(name, kernel) {
         return Ok(quirks);
     }
     if !Path::new(name).is_file() {
@@ -27,7 +28,13 @@ pub(super) fn read_profile(name: &str) -> Result<Quirks, CatalogueError> {
         Some(Recipe { quirks: Some(quirks), .. }) => quirks,
         Some(Recipe { profile, .. }) => return read_profile(&profile),
     };
-    Quirks::parse(&quirks).map_err(|message| in_file(name, message))
+    Quirks::parse_on(&quirks, kernel).map_err(|message| in_file(name, message))
+}
+
+/// The version of the kernel that runs; a very new one if it does not say.
+fn running_kernel() -> (u32, u32) {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    version(&release).unwrap_or((u32::MAX, 0))
 }
 
 /// Whether it is a file with a recipe.
@@ -74,16 +81,19 @@ const XATTR_ARGUMENTS_FIRST: (u32, u32) = (6, 13);
 /// The first kernel known to do so where an attribute of a path is changed.
 const XATTR_ARGUMENTS_BEFORE_PATH: (u32, u32) = (6, 12);
 
+/// The first kernel that calls all modes of fallocate that cannot be combined unsupported.
+const FALLOCATE_CONFLICT_UNSUPPORTED: (u32, u32) = (6, 12);
+
 /// Fills in what the running kernel decides: its version, and what `/proc/sys/fs` says.
 pub(super) fn read_protections(quirks: &mut Quirks) {
     use crate::dir::protected;
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let kernel = version(&release);
+    let kernel = running_kernel();
     quirks.xattr_order = match kernel {
-        Some(have) if have < XATTR_ARGUMENTS_BEFORE_PATH => XattrOrder::FileFirst,
-        Some(have) if have < XATTR_ARGUMENTS_FIRST => XattrOrder::PathLast,
+        have if have < XATTR_ARGUMENTS_BEFORE_PATH => XattrOrder::FileFirst,
+        have if have < XATTR_ARGUMENTS_FIRST => XattrOrder::PathLast,
         _ => XattrOrder::ArgumentsFirst,
     };
+    quirks.fallocate_conflict_invalid = kernel < FALLOCATE_CONFLICT_UNSUPPORTED;
     quirks.protected_hardlinks = protected("hardlinks") > 0;
     quirks.protected_symlinks = protected("symlinks") > 0;
     quirks.protected_fifos = protected("fifos");

@@ -5,6 +5,9 @@
 #![allow(unsafe_code, reason = "ends its own process; every block says why it is sound")]
 
 use std::collections::BTreeSet;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use fathom_block::{BlockBacked, Geometry, Guarantee, Image, MountFailure, Mounted, Recorder};
 use fathom_core::{
@@ -30,11 +33,13 @@ pub(crate) enum Death {
     Panic,
     /// The kernel panics; only that of a guest.
     Kernel,
+    /// No death: two threads race, and if they meet in a bad moment the answer is `EIO`.
+    Race,
 }
 
 impl Death {
     /// Every death, with its name.
-    const ALL: [(&'static str, Death); 7] = [
+    const ALL: [(&'static str, Death); 8] = [
         ("dies-by-segv", Death::Segv),
         ("dies-by-kill", Death::Kill),
         ("dies-by-oops", Death::Thread),
@@ -42,10 +47,14 @@ impl Death {
         ("hangs", Death::Hang),
         ("panics", Death::Panic),
         ("crashes-the-kernel", Death::Kernel),
+        ("loses-a-race", Death::Race),
     ];
 
-    /// Dies.
-    fn happen(self) {
+    /// Dies, or says whether the operation is to fail.
+    fn happen(self) -> bool {
+        if self == Death::Race {
+            return race_is_lost();
+        }
         // SAFETY: each takes numbers only; what becomes of the process is the purpose.
         unsafe {
             match self {
@@ -77,9 +86,41 @@ impl Death {
                     // If that fails the operation is executed, and the test notices.
                     let _ = std::fs::write("/proc/sysrq-trigger", "c");
                 }
+                Death::Race => {}
             }
         }
+        false
     }
+}
+
+/// The two threads of a race wait up to so long before they begin.
+const RACE_MICROS: u64 = 20_000;
+
+/// For so long what one of them has changed is not marked as changed.
+const RACE_WINDOW: Duration = Duration::from_micros(100);
+
+/// Whether the second thread looks in the moment in which the first has done half of its work. Both wait
+/// for a while first, as threads that wait for a disk do.
+fn race_is_lost() -> bool {
+    let pause = || {
+        // The keys are random, and new in every thread.
+        let random = RandomState::new().build_hasher().finish();
+        std::thread::sleep(Duration::from_micros(random % RACE_MICROS));
+    };
+    let (data, mark) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            pause();
+            data.store(true, Ordering::SeqCst);
+            std::thread::sleep(RACE_WINDOW);
+            mark.store(true, Ordering::SeqCst);
+        });
+        let second = scope.spawn(|| {
+            pause();
+            data.load(Ordering::SeqCst) && !mark.load(Ordering::SeqCst)
+        });
+        second.join().unwrap_or(false)
+    })
 }
 
 /// When a death happens.
@@ -110,15 +151,13 @@ impl Fate {
         Some(Fate { death: named(death)?.1, moment: Moment::On(on.to_owned()) })
     }
 
-    /// Dies if an operation is the one, after so many others.
-    fn meet(&self, op: &Op, executed: u64) {
+    /// Dies if an operation is the one, after so many others; otherwise says whether it is to fail.
+    fn meet(&self, op: &Op, executed: u64) -> bool {
         let due = match &self.moment {
             Moment::After(after) => executed == *after,
             Moment::On(name) => op.name() == name,
         };
-        if due {
-            self.death.happen();
-        }
+        due && self.death.happen()
     }
 }
 
@@ -187,9 +226,9 @@ impl BlockBacked for DyingLibrary {
 
 impl Mounted for DyingMount {
     fn apply(&mut self, op: &Op) -> Outcome {
-        self.fate.meet(op, self.executed);
+        let fails = self.fate.meet(op, self.executed);
         self.executed += 1;
-        self.inner.apply(op)
+        if fails { Outcome::err(Errno::EIO) } else { self.inner.apply(op) }
     }
 
     fn recover(&mut self) -> Result<(), Errno> {
@@ -227,9 +266,9 @@ impl Subject for DyingSubject {
     }
 
     fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
-        self.fate.meet(op, self.executed);
+        let fails = self.fate.meet(op, self.executed);
         self.executed += 1;
-        self.inner.apply(op)
+        if fails { Ok(Outcome::err(Errno::EIO)) } else { self.inner.apply(op) }
     }
 
     fn observe(&mut self) -> Result<Tree, HarnessFault> {

@@ -1,13 +1,35 @@
 //! Executes operations on attributes: size, mode, owner, times, access, space.
 
+use std::ffi::CStr;
+use std::os::fd::AsRawFd;
+
 use fathom_core::flags::AccessMode;
 use fathom_core::{Errno, Kind, Mode, Outcome, Payload, Stat, Statfs, Target, TimeArg};
 
-use super::guard::Refusal;
+use rustix::fs::StatVfsMountFlags;
+
 use super::{Applied, Executor, Place, call};
 
 /// The id that chown(2) leaves as it is.
 const NO_CHANGE: u32 = u32::MAX;
+
+/// What fchmodat2(2) of Linux 6.6 does with `AT_SYMLINK_NOFOLLOW`, on kernels that do not have it: the
+/// file is found without being opened, and changed through its entry in /proc. A symbolic link has no
+/// mode to change, which a kernel before 6.6 does not say by itself: it would change one that nobody can
+/// see.
+fn chmod_link_before_6_6(path: &CStr, mode: u32) -> call::Answer {
+    let found = call::open(path, libc::O_PATH | libc::O_NOFOLLOW, 0)?;
+    let stat = call::statx(found.as_raw_fd(), c"", libc::AT_EMPTY_PATH)?;
+    if u32::from(stat.stx_mode) & libc::S_IFMT == libc::S_IFLNK {
+        let mount = rustix::fs::fstatvfs(&found);
+        let is_read_only =
+            mount.is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::RDONLY));
+        return Err(if is_read_only { Errno::EROFS } else { Errno::EOPNOTSUPP });
+    }
+    let entry = format!("/proc/thread-self/fd/{}\0", found.as_raw_fd());
+    let entry = CStr::from_bytes_with_nul(entry.as_bytes()).map_err(|_| Errno::EINVAL)?;
+    call::chmod(entry, mode)
+}
 
 impl Executor {
     pub(super) fn truncate(&mut self, target: &Target, len: i64) -> Applied {
@@ -22,9 +44,7 @@ impl Executor {
         Ok(match self.place(target)? {
             Place::Path(path) => call::chmod(path.c(), mode.0),
             Place::Link(path) => match call::chmod_link(path.c(), mode.0) {
-                Err(Errno::ENOSYS) => {
-                    return Err(Refusal::NoCall("fchmodat2(2), new in Linux 6.6"));
-                }
+                Err(Errno::ENOSYS) => chmod_link_before_6_6(path.c(), mode.0),
                 answer => answer,
             },
             Place::Slot(fd) => call::fchmod(fd, mode.0),
@@ -129,5 +149,39 @@ fn visible_statfs(stat: &libc::statfs) -> Statfs {
         files: stat.f_files,
         files_free: stat.f_ffree,
         name_bytes_max: stat.f_namelen as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn kernels_without_fchmodat2_are_asked_so_that_they_answer_alike() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| {
+            CString::new(dir.path().join(name).as_os_str().as_bytes()).expect("no zero in it")
+        };
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        std::fs::create_dir(dir.path().join("dir")).unwrap();
+        symlink("file", dir.path().join("link")).unwrap();
+        symlink("nowhere", dir.path().join("dangling")).unwrap();
+        let mode = |name: &str| {
+            let stat = call::statx(libc::AT_FDCWD, &path(name), libc::AT_SYMLINK_NOFOLLOW);
+            stat.map(|stat| stat.stx_mode)
+        };
+        let names = ["file", "dir", "link", "dangling", "nothing", "file/below", "link/", ""];
+        for name in names {
+            let older = (chmod_link_before_6_6(&path(name), 0o604), mode(name));
+            let newer = (call::chmod_link(&path(name), 0o604), mode(name));
+            if newer.0 == Err(Errno::ENOSYS) {
+                println!("SKIP kernels_without_fchmodat2: this kernel is one");
+                return;
+            }
+            assert_eq!(older, newer, "{name:?}");
+        }
     }
 }

@@ -54,9 +54,6 @@ pub enum Refusal {
     /// The subject has not the capability that the operation needs.
     #[error("the subject cannot do that here (capability {0:?})")]
     Incapable(fathom_core::Capability),
-    /// The kernel has no such call.
-    #[error("this kernel has no {0}")]
-    NoCall(&'static str),
     /// Switching identities failed.
     #[error("{0}")]
     Identity(String),

@@ -26,6 +26,7 @@ mod written;
 mod xattr;
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 use fathom_core::flags::FallocateMode;
 use fathom_core::{
@@ -363,6 +364,10 @@ impl Executor {
             Op::Umask { mask } => Ok(self.context.set_umask(mask.0).into()),
             Op::Identity { uid, gid, groups } => self.identity(*uid, *gid, groups),
             Op::Remount => Err(Refusal::Incapable(Capability::Remount)),
+            Op::Wait { seconds } => {
+                std::thread::sleep(Duration::from_secs(u64::from(*seconds)));
+                Ok(Outcome::ok(0))
+            }
         }
     }
 

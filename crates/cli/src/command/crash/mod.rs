@@ -41,7 +41,10 @@ pub(crate) fn run(args: &CrashArgs, out: &Path, json: bool) -> Result<Ending> {
     if args.count || args.export_jlang.is_some() {
         return workload::only_list(&source, args, json);
     }
-    let subject = open(&args.subject, &asked(args), args.jobs)?;
+    let subject = match &args.worker_guest {
+        Some(kernel) => subject::open_in_guest(&args.subject, &asked(args), kernel, args.seed)?,
+        None => open(&args.subject, &asked(args), args.jobs)?,
+    };
     source.must_fit(&*subject)?;
     let mut plan = plan::plan(args, &*subject, out)?;
     mutant::add_level(args, &*subject, &mut plan);

@@ -2,10 +2,11 @@
 
 use anyhow::Result;
 use fathom_block::{DiskFileSystem, Geometry};
-use fathom_subjects::catalogue::Asked;
+use fathom_subjects::catalogue::{Asked, Purpose};
 
 use super::tell;
 use crate::subjects::Spec;
+use crate::worker_guest::GuestDisks;
 
 /// What the names of designs begin with.
 const DESIGN: &str = "design:";
@@ -22,6 +23,18 @@ pub(crate) fn open(
     threads: usize,
 ) -> Result<Box<dyn DiskFileSystem>> {
     Ok(name.parse::<Spec>()?.with(asked)?.disks(None, tell::threads(threads))?)
+}
+
+/// The file system of a guest's kernel, which answers in batches.
+pub(super) fn open_in_guest(
+    name: &str,
+    asked: &Asked<'_>,
+    kernel: &str,
+    seed: u64,
+) -> Result<Box<dyn DiskFileSystem>> {
+    let spec = name.parse::<Spec>()?.with(asked)?;
+    spec.demand(Purpose::Crash)?;
+    Ok(Box::new(GuestDisks::new(kernel, seed, &spec.to_string())?))
 }
 
 /// The file system of a recorded finding, on its recorded geometry.

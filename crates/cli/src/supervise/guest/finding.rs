@@ -2,15 +2,16 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
-use fathom_core::{Activity, Op, Violation};
-use fathom_engine::crash::{Event, Script};
+use anyhow::Result;
+use fathom_core::{Activity, Violation};
 use fathom_record::{Evidence, Finding, Kept, Known, Run, RunDirectory};
 use fathom_subjects::supervise::LaneState;
 use serde_json::{Value, json};
 
-use super::super::death::{Death, NO_RECORD};
+use super::super::confirm::{Confirmation, DeathFinding, Fatal};
+use super::super::death::{Death, words};
 use super::super::output::shown;
+use super::super::worker::About;
 use super::round::Round;
 use crate::args::{Cli, Command};
 use crate::text::{print, print_json, say};
@@ -41,27 +42,34 @@ impl<'a> Deaths<'a> {
         Ok(Deaths { cli, out, known, findings: Vec::new(), earlier: Vec::new(), count: 0 })
     }
 
-    /// Records a death at once, and tells it.
-    pub(super) fn add(&mut self, round: &mut Round<'_>, death: Death) -> Result<()> {
+    /// Records a death at once, runs it again in fresh guests if it is new, and tells it.
+    pub(super) fn add(
+        &mut self,
+        round: &Round<'_>,
+        death: Death,
+        confirmation: &Confirmation<'_>,
+    ) -> Result<()> {
         let Death::Caused { violation, lane } = death else { return Ok(()) };
         self.count += 1;
-        let finding = finding(round, violation, lane)?;
+        let about = round.about();
+        let dead = DeadGuest::read(round, &about, lane)?;
+        let first = dead.finding(&violation)?;
         let run = Run::read(&self.out.join(RUN)).ok();
-        let seen = self.findings.iter_mut().find(|known| known.signature == finding.signature);
-        let is_new = seen.is_none();
+        self.earlier.extend(run.clone());
+        let seen = self.findings.iter().position(|known| known.signature == first.signature);
         let finding = match seen {
-            Some(known) => {
-                known.sightings += 1;
-                known.clone()
+            Some(at) => {
+                self.findings[at].sightings += 1;
+                self.findings[at].clone()
             }
             None => {
+                let finding = self.confirmed(&dead, &violation, first, confirmation)?;
                 self.findings.push(finding.clone());
                 finding
             }
         };
         let kept = match run {
             Some(run) => {
-                self.earlier.push(run.clone());
                 RunDirectory::start(self.out, run, self.known.clone())?.keep(&finding, None)
             }
             None => match (self.known.covers(&finding), finding.write(self.out)) {
@@ -70,8 +78,39 @@ impl<'a> Deaths<'a> {
                 (None, Err(error)) => Kept::NotWritten(error),
             },
         };
-        self.tell(&finding, &kept, is_new);
+        self.tell(&finding, &kept, seen.is_none());
         Ok(())
+    }
+
+    /// The finding after it was run again, and shorter if that shows the same. It is on disk before
+    /// anything else is tried.
+    fn confirmed(
+        &self,
+        dead: &DeadGuest<'_>,
+        violation: &Violation,
+        first: Finding,
+        confirmation: &Confirmation<'_>,
+    ) -> Result<Finding> {
+        if self.known.covers(&first).is_some() || dead.fatal.is_empty() {
+            return Ok(first);
+        }
+        // What cannot be written is told at the end.
+        let _ = first.write(self.out);
+        if let Some(why) = confirmation.refuses(violation, &[]) {
+            say!("fathom: {}: {why}", words(violation));
+            return Ok(first);
+        }
+        say!("fathom: {}: running it again in fresh guests, then shrinking", words(violation));
+        let unconfirmed = dead.fatal.finding(violation);
+        let Some(confirmed) = confirmation.confirm(&dead.fatal, violation, &unconfirmed) else {
+            return Ok(first);
+        };
+        let finding = dead.told(confirmed);
+        if finding.id != first.id {
+            // It goes by another name now.
+            let _ = std::fs::remove_dir_all(self.out.join(&first.id));
+        }
+        Ok(finding)
     }
 
     fn tell(&self, finding: &Finding, kept: &Kept, is_new: bool) {
@@ -210,35 +249,48 @@ impl<'a> Deaths<'a> {
     }
 }
 
-/// A finding of a death: what the worker left says what led there, the console how it ended.
-fn finding(round: &Round<'_>, violation: Violation, lane: Option<LaneState>) -> Result<Finding> {
-    let board = round.board()?;
-    let about = round.about();
-    let records = lane.as_ref().map(|lane| board.records(lane.index)).unwrap_or_default();
-    let (subject, activity) =
-        lane.as_ref().map_or((0, Activity::SettingUp), |lane| (lane.subject, lane.activity));
-    let mut finding = if let Some(source) = about.sources.get(subject) {
-        let ops: Option<Vec<Op>> = records.iter().map(|record| Op::unpack(record)).collect();
-        source.last_words(&ops.context(NO_RECORD)?, violation).record()
-    } else if let Some(source) = &about.crash {
-        let events: Option<_> = records.iter().map(|record| Event::unpack(record)).collect();
-        let how = match &violation {
-            Violation::KernelReport { title, .. } => title.clone(),
-            Violation::Died { how } => how.clone(),
-            other => other.class().to_owned(),
+/// What is known of a death: what the worker left says what led there, the console how it ended.
+struct DeadGuest<'a> {
+    fatal: Fatal<'a>,
+    activity: Activity,
+    /// Operations that are not in the trace.
+    dropped: u64,
+    console: String,
+}
+
+impl<'a> DeadGuest<'a> {
+    fn read(round: &Round<'_>, about: &'a About, lane: Option<LaneState>) -> Result<DeadGuest<'a>> {
+        let board = round.board()?;
+        let crash = about.crash.as_ref();
+        let read = match &lane {
+            Some(lane) => Fatal::read(&about.sources, crash, board, lane),
+            None => Ok(Fatal::nothing(&about.sources, crash)),
         };
-        source.last_words(Script(events.context(NO_RECORD)?), &how).record()
-    } else {
-        anyhow::bail!(
-            "the guest died before the campaign began; its console says:\n{}",
-            round.guest.console_since_boot()
-        );
-    };
-    if let Some(lane) = lane.filter(|lane| lane.dropped > 0) {
-        let text = format!("{} operations before the end are not in the trace", lane.dropped);
-        finding.labels.insert("incomplete".to_owned(), text);
+        let Some(fatal) = read.map_err(anyhow::Error::msg)? else {
+            anyhow::bail!(
+                "the guest died before the campaign began; its console says:\n{}",
+                round.guest.console_since_boot()
+            );
+        };
+        let (activity, dropped) =
+            lane.map_or((Activity::SettingUp, 0), |lane| (lane.activity, lane.dropped));
+        Ok(DeadGuest { fatal, activity, dropped, console: round.guest.console() })
     }
-    finding.labels.insert("while".to_owned(), activity.to_string());
-    finding.evidence.push(Evidence::text("console.txt", round.guest.console()));
-    Ok(finding)
+
+    /// The finding as it was first seen.
+    fn finding(&self, violation: &Violation) -> Result<Finding> {
+        Ok(self.told(self.fatal.finding(violation)))
+    }
+
+    /// The finding with what only the guest tells.
+    fn told(&self, mut finding: DeathFinding) -> Finding {
+        if self.dropped > 0 {
+            let text = format!("{} operations before the end are not in the trace", self.dropped);
+            finding.note("incomplete", text);
+        }
+        finding.note("while", self.activity.to_string());
+        let mut record = finding.record();
+        record.evidence.push(Evidence::text("console.txt", self.console.clone()));
+        record
+    }
 }

@@ -10,17 +10,21 @@
 mod finding;
 mod round;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use clap::Parser;
+use fathom_core::Violation;
 use fathom_guest::{Boot, Kernel};
 use fathom_record::Finding;
-use fathom_subjects::supervise::SignalSource;
+use fathom_subjects::supervise::{Board, LaneState, SignalSource};
 
 use self::finding::Deaths;
 use self::round::{Round, RoundEnd};
+use super::confirm::{Confirmation, NotRun, Rerun};
 use super::death::{Death, Teller};
 use super::worker::InGuest;
 use crate::args::{Cli, Command};
@@ -30,6 +34,10 @@ use crate::text::{print, say};
 
 /// Guests that may die one after the other without a single operation before the campaign is given up.
 const FRUITLESS_MAX: u32 = 3;
+
+/// Shrinking a death may take so long, and takes so long even if hardly any time is left.
+const CONFIRM_MAX: Duration = Duration::from_secs(30);
+const CONFIRM_MIN: Duration = Duration::from_secs(5);
 
 /// A campaign in guests.
 pub(crate) struct GuestCampaign<'a> {
@@ -115,7 +123,11 @@ impl GuestCampaign<'_> {
                         let teller = Teller { cli, out, board, held: &[], confirmation: None };
                         return Ok(code_of(teller.tell(&death)));
                     }
-                    deaths.add(&mut round, death)?;
+                    let guests = InGuests { campaign: &self, signals: self.signals };
+                    let deadline = round.deadline();
+                    let within = self.confirm_within(round.budget());
+                    let confirmation = Confirmation { deadline, within, place: &guests };
+                    deaths.add(&round, death, &confirmation)?;
                 }
                 RoundEnd::TimeOver => return deaths.time_over(&round, self.ops_before + ops),
                 RoundEnd::Death(Death::Interrupted) => return deaths.interrupted(&round),
@@ -137,6 +149,15 @@ impl GuestCampaign<'_> {
                 let _ = print(&format!("going on in a new guest with seed {}\n", self.seed));
             }
         }
+    }
+
+    /// How long shrinking a death may take: a part of the time that is left, which it counts for.
+    fn confirm_within(&self, budget: Option<Duration>) -> Duration {
+        if let Some(Command::Shrink(args)) = &self.cli.command {
+            return args.budget;
+        }
+        let left = budget.map(|budget| budget.saturating_sub(self.started.elapsed()));
+        left.map_or(CONFIRM_MAX, |left| (left / 2).clamp(CONFIRM_MIN, CONFIRM_MAX))
     }
 
     /// Removes the `run.json` of the last replay of a finding: every replay finds the same files, since
@@ -175,11 +196,16 @@ impl GuestCampaign<'_> {
 
     /// The same program with the same arguments, which may change what the command writes.
     fn boot(&self) -> Result<Boot> {
+        self.boot_with(std::env::args_os().skip(1).collect(), self.writable())
+    }
+
+    /// The same program with other arguments.
+    fn boot_with(&self, arguments: Vec<OsString>, writable: Vec<PathBuf>) -> Result<Boot> {
         let mut boot = Boot::new(&self.kernel, self.kernel_seed, Vec::new())?;
         boot.command.push(boot.program.clone().into());
         boot.command.push("--in-guest".into());
-        boot.command.extend(std::env::args_os().skip(1));
-        boot.writable = self.writable();
+        boot.command.extend(arguments);
+        boot.writable = writable;
         for name in ["NO_COLOR", "RUST_BACKTRACE"] {
             boot.environment.extend(std::env::var(name).ok().map(|value| (name.to_owned(), value)));
         }
@@ -208,6 +234,48 @@ impl GuestCampaign<'_> {
         }
         places.extend(self.out.is_dir().then(|| self.out.to_owned()));
         places
+    }
+}
+
+/// Fresh guests with the kernel and the seed of the one that died.
+struct InGuests<'a> {
+    campaign: &'a GuestCampaign<'a>,
+    signals: &'a SignalSource,
+}
+
+impl Rerun for InGuests<'_> {
+    fn refuses(&self, violation: &Violation) -> Option<String> {
+        match violation {
+            Violation::Hang { seconds } if *seconds > CONFIRM_MAX.as_secs() => {
+                Some(format!("not run again by itself: that takes {seconds} s each time"))
+            }
+            _ => None,
+        }
+    }
+
+    fn rerun(
+        &self,
+        arguments: Vec<OsString>,
+        out: &Path,
+        died: &mut dyn FnMut(&Board, &Violation, &LaneState),
+    ) -> Result<(), NotRun> {
+        let campaign = self.campaign;
+        let typed = [OsString::from("fathom")].into_iter().chain(arguments.iter().cloned());
+        let cli = Cli::try_parse_from(typed).map_err(|_| NotRun)?;
+        let boot = campaign.boot_with(arguments, vec![out.to_owned()]).map_err(|_| NotRun)?;
+        let decided = InGuest { ops_before: 0, ..campaign.in_guest() };
+        let round = Round::start(&boot, decided, &cli, self.signals).map_err(|_| NotRun)?;
+        let mut round = round.silent();
+        let end = round.watch(Instant::now());
+        match (end, round.board()) {
+            (Ok(RoundEnd::Death(Death::Interrupted)), _) => Err(NotRun),
+            (Ok(RoundEnd::Death(Death::Caused { violation, lane: Some(lane) })), Ok(board)) => {
+                died(board, &violation, &lane);
+                Ok(())
+            }
+            // A guest that does not boot says nothing about the operations.
+            _ => Ok(()),
+        }
     }
 }
 

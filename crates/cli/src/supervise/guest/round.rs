@@ -58,6 +58,8 @@ pub(super) struct Round<'a> {
     since: BTreeMap<u64, (u64, Instant)>,
     told: Instant,
     console_len: usize,
+    /// Whether nothing of what the command says is passed on.
+    is_silent: bool,
 }
 
 impl<'a> Round<'a> {
@@ -83,8 +85,15 @@ impl<'a> Round<'a> {
             since: BTreeMap::new(),
             told: Instant::now(),
             console_len: 0,
+            is_silent: false,
         };
         Ok(round)
+    }
+
+    /// The same guest, of which nobody hears.
+    pub(super) fn silent(mut self) -> Round<'a> {
+        self.is_silent = true;
+        self
     }
 
     /// Watches the guest until it ends; `started` is when the campaign began.
@@ -127,6 +136,9 @@ impl<'a> Round<'a> {
         let json = self.cli.json.is_some();
         let (mut kept, mut errors) = (Vec::new(), Vec::new());
         self.guest.pass_on(&mut kept, &mut errors)?;
+        if self.is_silent {
+            return Ok(());
+        }
         if !errors.is_empty() || !kept.is_empty() {
             clear_line();
         }
@@ -188,7 +200,7 @@ impl<'a> Round<'a> {
         Some(Death::of(violation_of(report)))
     }
 
-    fn deadline(&self) -> Duration {
+    pub(super) fn deadline(&self) -> Duration {
         let typed = match &self.cli.command {
             Some(Command::Check(args)) => args.deadline,
             Some(Command::Replay(args)) => args.deadline,
@@ -233,6 +245,7 @@ impl<'a> Round<'a> {
     /// Tells people how it goes: the guest has no clock to know when.
     fn tell(&mut self, started: Instant) {
         if self.cli.json.is_some()
+            || self.is_silent
             || !io::stderr().is_terminal()
             || self.told.elapsed() < TELL_EVERY
         {

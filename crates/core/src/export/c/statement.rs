@@ -29,6 +29,7 @@ pub(super) fn of(op: &Op, run: &mut Runtime) -> String {
         Op::Fdatasync { slot } => format!("fdatasync({})", run.slot(*slot)),
         Op::Syncfs { slot } => format!("syncfs({})", run.slot(*slot)),
         Op::Sync => "(sync(), 0)".to_owned(),
+        Op::Wait { seconds } => format!("sleep({seconds})"),
         Op::Umask { mask } => format!("umask({})", octal(mask.0)),
         Op::Identity { uid, gid, groups } => identity(*uid, *gid, groups, run),
         Op::Remount => remount(run),

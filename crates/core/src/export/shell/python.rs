@@ -71,6 +71,7 @@ pub(super) fn expression(op: &Op) -> String {
         Op::Fdatasync { slot } => format!("call(\"fdatasync\", fd({slot}))"),
         Op::Syncfs { slot } => format!("call(\"syncfs\", fd({slot}))"),
         Op::Sync => nothing("os.sync()".to_owned()),
+        Op::Wait { seconds } => nothing(format!("__import__(\"time\").sleep({seconds})")),
         Op::Umask { mask } => format!("os.umask({:#o})", mask.0 & 0o777),
         Op::Identity { uid, gid, groups } => format!("identity({uid}, {gid}, {groups:?})"),
         Op::Remount => "leave()".to_owned(),

@@ -1,0 +1,156 @@
+//! Commands in guests: any command, `crash`, `fsck`, `design`, workers that answer, seeds, waits, ends.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use super::common::running::signal;
+use super::{common, debian, fathom, own, scratch};
+
+/// The kernel for what any kernel can do: the faster one.
+fn any(test: &str) -> Option<String> {
+    std::env::var("FATHOM_GUEST_KERNEL").ok().or_else(|| debian(test).map(str::to_owned))
+}
+
+#[test]
+fn any_command_runs_in_a_guest_and_can_change_nothing() {
+    let Some(kernel) = any("any_command_runs_in_a_guest") else { return };
+    let dir = scratch();
+    fs::create_dir(dir.path().join("mine")).unwrap();
+    let script = "id -u; echo problem >&2; echo x > mine/file; echo x > other; exit 7";
+    let run = ["guest", "run", &kernel, "--writable", "mine", "--", "/bin/sh", "-c", script];
+    let answer = fathom(&run, dir.path());
+    assert_eq!((answer.code, answer.out.as_str()), (Some(7), "0\n"), "{}", answer.err);
+    assert!(answer.err.starts_with("problem\n") && answer.err.contains("other"), "{}", answer.err);
+    assert_eq!(fs::read_to_string(dir.path().join("mine/file")).unwrap(), "x\n");
+    assert!(!dir.path().join("other").exists());
+    let run = ["guest", "run", "--json", &kernel, "--", "uname", "-r"];
+    let value = fathom(&run, dir.path()).json();
+    assert_eq!(value["stdout"].as_str().map(str::trim), value["kernel"].as_str(), "{value}");
+    let killed = ["guest", "run", &kernel, "--", "/bin/sh", "-c", "kill -TERM $$"];
+    assert_eq!(fathom(&killed, dir.path()).code, Some(128 + 15));
+    let panics = ["guest", "run", &kernel, "--", "/bin/sh", "-c", "echo c > /proc/sysrq-trigger"];
+    let answer = fathom(&panics, dir.path());
+    assert_eq!(answer.code, Some(125), "{}", answer.err);
+    assert!(answer.err.contains("the guest died: panic: sysrq triggered crash"), "{}", answer.err);
+    let nothing = fathom(&["guest", "run", &kernel, "--", "no-such-program"], dir.path());
+    assert_eq!(nothing.code, Some(2), "{}", nothing.err);
+    assert!(nothing.err.contains("no-such-program"), "{}", nothing.err);
+    let late =
+        ["guest", "run", &kernel, "--deadline", "3s", "--", "/bin/sh", "-c", "while :; do :; done"];
+    assert_eq!(fathom(&late, dir.path()).code, Some(125));
+}
+
+#[test]
+fn other_commands_run_in_guests() {
+    let Some(kernel) = any("other_commands_run_in_guests") else { return };
+    let dir = scratch();
+    let guest = ["--guest", &kernel, "--json"];
+    let ask = |args: &[&str]| fathom(&[args, &guest[..]].concat(), dir.path());
+    let design = ask(&["design", "journal", "--depth", "3"]);
+    assert_eq!(design.code, Some(0), "{}{}", design.out, design.err);
+    assert!(design.json()["search"]["states"].as_u64() > Some(0), "{}", design.out);
+    let crash = ask(&["crash", "littlefs", "--depth", "3", "--first"]);
+    assert_eq!(crash.code, Some(1), "{}{}", crash.out, crash.err);
+    let id = crash.json()["findings"][0]["id"].as_str().unwrap().to_owned();
+    let replay = ask(&["replay", &id]);
+    assert_eq!((replay.code, replay.json()["verdict"].as_str()), (Some(0), Some("reproduced")));
+    let fsck = ask(&["fsck", "e2fsck", "--cases", "3"]);
+    assert!(matches!(fsck.code, Some(0 | 1)), "{}{}", fsck.out, fsck.err);
+    let check = ask(&["check", "model:rename-nlink", "--ops", "20000", "--seed", "1", "--first"]);
+    assert_eq!(check.code, Some(1), "{}{}", check.out, check.err);
+    let id = check.json()["findings"][0]["id"].as_str().unwrap().to_owned();
+    let shrink = ask(&["shrink", &id, "--budget", "2s"]);
+    assert_eq!(shrink.code, Some(1), "{}{}", shrink.out, shrink.err);
+    assert!(shrink.json()["ops"].as_u64() <= shrink.json()["ops_before"].as_u64());
+}
+
+#[test]
+fn the_power_of_a_kernel_file_system_fails_in_a_guest() {
+    let Some(kernel) = own("the_power_of_a_kernel_file_system_fails") else { return };
+    let dir = scratch();
+    let args = ["crash", "ext4", "--workload", "ace:1", "--part", "1/100", "--json"];
+    let inside = fathom(&[&args[..], &["--guest", &kernel]].concat(), dir.path());
+    assert_eq!(inside.code, Some(0), "{}{}", inside.out, inside.err);
+    assert!(inside.json()["crash_images"].as_u64() > Some(0), "{}", inside.out);
+    // The same campaign outside, with guests that answer.
+    let worker = fathom(&[&args[..], &["--worker-guest", &kernel]].concat(), dir.path());
+    assert_eq!(worker.code, Some(0), "{}{}", worker.out, worker.err);
+    assert_eq!(worker.json()["workloads"], inside.json()["workloads"], "{}", worker.out);
+}
+
+#[test]
+fn waits_are_chosen_where_they_cost_nothing() {
+    let Some(kernel) = own("waits_are_chosen") else { return };
+    let dir = scratch();
+    let args = ["check", "ext4", "--strategy", "walk", "--ops", "3000", "--seed", "5", "--json"];
+    let answer = fathom(&[&args[..], &["--guest", &kernel]].concat(), dir.path());
+    assert!(matches!(answer.code, Some(0 | 1)), "{}{}", answer.out, answer.err);
+    let waited = answer.json()["guest"]["clock_ns"].as_u64().unwrap() / 1_000_000_000;
+    assert!(waited > 1_735_689_600 + 30, "{waited}: half a minute has passed in the guest");
+}
+
+#[test]
+fn a_race_shows_again_in_the_repeated_execution() {
+    let Some(kernel) = own("a_race_shows_again") else { return };
+    let dir = scratch();
+    let args = ["check", "test:loses-a-race-on-rename", "--strategy", "walk", "--ops", "300"];
+    let more = ["--seed", "5", "--first", "--guest", &kernel, "--json", "--guest-seed"];
+    let shown = (1..100).find_map(|seed: u32| {
+        let answer = fathom(&[&args[..], &more[..], &[&seed.to_string()]].concat(), dir.path());
+        let id = answer.json()["findings"][0]["id"].as_str().map(str::to_owned);
+        id.filter(|_| answer.code == Some(1))
+    });
+    let id = shown.expect("a seed that shows it");
+    for _ in 0..3 {
+        let again = fathom(&["replay", &id, "--guest", &kernel, "--execution"], dir.path());
+        assert_eq!(again.code, Some(0), "{}{}", again.out, again.err);
+        assert!(again.out.starts_with("the same execution"), "{}", again.out);
+    }
+}
+
+#[test]
+fn several_seeds_of_the_kernel_are_several_executions() {
+    let Some(kernel) = own("several_seeds_of_the_kernel") else { return };
+    let dir = scratch();
+    let args = ["check", "ext4", "--ops", "200", "--seed", "5", "--guest", &kernel];
+    let answer = fathom(&[&args[..], &["--guest-seeds", "2"]].concat(), dir.path());
+    assert!(matches!(answer.code, Some(0 | 1)), "{}{}", answer.out, answer.err);
+    let lines: Vec<&str> =
+        answer.out.lines().filter(|line| line.contains(": execution ")).collect();
+    assert_eq!(lines.len(), 2, "{}", answer.out);
+    assert_ne!(lines[0], lines[1], "{}", answer.out);
+}
+
+#[test]
+fn a_campaign_in_a_guest_ends_in_time_and_when_it_is_asked_to() {
+    let Some(kernel) = any("a_campaign_in_a_guest_ends") else { return };
+    let dir = scratch();
+    let began = Instant::now();
+    let args = ["check", "model", "--guest", &kernel, "--seed", "1", "--json"];
+    let answer = fathom(&[&args[..], &["--budget", "2s"]].concat(), dir.path());
+    assert_eq!(answer.code, Some(0), "{}{}", answer.out, answer.err);
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    assert_eq!(interrupted(&[&args[..], &["--budget", "120s"]].concat(), dir.path()), Some(2));
+    let run = fs::read_to_string(dir.path().join("fathom-out/run.json")).unwrap();
+    let run: serde_json::Value = serde_json::from_str(&run).unwrap();
+    assert_eq!(run["complete"], false, "{run}");
+}
+
+/// The exit code of a campaign that is interrupted once it executes operations.
+fn interrupted(args: &[&str], dir: &Path) -> Option<i32> {
+    let mut command = common::command(args, dir);
+    let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(8));
+    signal("INT", &child.id().to_string());
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        assert!(Instant::now() < deadline, "it does not end");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
