@@ -11,7 +11,6 @@ mod deaths;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use common::scratch;
 use serde_json::Value;
