@@ -1,5 +1,5 @@
 //! Exploring ext4: a tour against the discipline of Metis (depth first, unmounting and mounting
-//! around every meta-operation, the whole tree tree_compared after it).
+//! around every meta-operation, the whole tree compared after it).
 //!
 //! The same program, seed, operations and weights, on one processor; the three take turns, and the
 //! medians count. The operations are those of Metis: five meta-operations and ten single calls.

@@ -223,7 +223,7 @@ impl Observer for RunObserver {
             Kept::Known => return false,
             Kept::NotWritten(_) => self.tell(finding, &kept),
             Kept::Written(dir) if !self.json => {
-                let line = format!("found: {} ({})", finding.title, shown(dir));
+                let line = format!("found: {} (until it is shrunk: {})", finding.title, shown(dir));
                 self.bar.suspend(|| say!("{line}"));
             }
             Kept::Written(_) => {}

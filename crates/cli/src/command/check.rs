@@ -240,13 +240,14 @@ fn summary(checked: &CheckPlan, report: &Report, run: &Run, coverage: &str, out:
         grouped(stats.remounts),
         grouped(stats.fscks),
     ));
+    let trees = grouped(stats.states() as u64);
     let states = match checked.plan.explore.strategy {
-        Strategy::Walk => format!("{} different trees", grouped(stats.states() as u64)),
+        Strategy::Walk => format!("{trees} different trees"),
         _ if stats.complete => {
-            format!("{} states, all tried within the bounds", grouped(stats.known))
+            format!("{trees} different trees; everything within the bounds was tried")
         }
         _ => format!(
-            "{} states ({} with something untried), depth {}",
+            "{trees} different trees, {} of them on the map ({} with something untried), depth {}",
             grouped(stats.known),
             grouped(stats.open),
             stats.depth

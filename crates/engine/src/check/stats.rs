@@ -29,7 +29,7 @@ pub struct Stats {
     pub depth: u32,
     /// Times the file system was taken back to an earlier state, the empty one included.
     pub restores: u64,
-    /// Times a tour tree_compared to a state with something untried.
+    /// Times a tour walked to a state with something untried.
     pub routes: u64,
     /// Times a tour removed everything.
     pub sweeps: u64,

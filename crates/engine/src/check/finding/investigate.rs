@@ -83,7 +83,7 @@ pub fn investigate(
             reproduced = false;
             break;
         }
-        // Walking after every operation shows the guilty one, where the campaign tree_compared less often.
+        // Comparing after every operation shows the guilty one, where the campaign compared less often.
         if let Some(again) = Case::of_run(again) {
             case = again;
             reproduced = true;

@@ -1,5 +1,5 @@
 //! The shortest run that shows the same violation: fewer operations, smaller arguments, fewer
-//! directories.
+//! directories, short names.
 //!
 //! Every candidate runs from an empty file system and through the reference again, so that the
 //! expected answers are those of the candidate. A candidate counts if its violation has the same
@@ -13,7 +13,7 @@ use fathom_model::Model;
 use fathom_record::minimise;
 
 use super::rebuild::{rebuilt, since_last_remount};
-use super::shorten_paths::shorten_paths;
+use super::shorten_paths::{shorten_names, shorten_paths};
 use super::slice::slice;
 use super::smaller::smaller;
 use crate::check::oracle::Signature;
@@ -57,8 +57,8 @@ impl<'a, 'b> Shrinker<'a, 'b> {
 
     /// The shortest run found; `None` if nothing shorter than `ops` shows the violation.
     ///
-    /// Candidates are only tree_compared at their end, which is fast. If the result, tree_compared after every
-    /// operation, turns out to show something else first, everything is done again with care.
+    /// The tree is compared only at the end of a candidate, which is fast. If the result, compared after
+    /// every operation, turns out to show something else first, everything is done again with care.
     pub fn shrink(&mut self, ops: &[Op]) -> Option<Run> {
         for compare in [CompareTrees::AtTheEnd, CompareTrees::AfterEach] {
             self.compare = compare;
@@ -79,7 +79,7 @@ impl<'a, 'b> Shrinker<'a, 'b> {
             let before = ops.clone();
             ops = self.drop_chunks(ops);
             ops = self.reduce_arguments(ops);
-            ops = self.flatten(ops);
+            ops = self.simplify_paths(ops);
             if ops == before || self.is_late() {
                 return ops;
             }
@@ -153,11 +153,13 @@ impl<'a, 'b> Shrinker<'a, 'b> {
         ops
     }
 
-    /// Tries to do without directories.
-    fn flatten(&mut self, mut ops: Vec<Op>) -> Vec<Op> {
-        while let Some(flat) = shorten_paths(&ops).iter().find_map(|version| self.attempt(version))
-        {
-            ops = flat;
+    /// Tries to do without directories and with short names.
+    fn simplify_paths(&mut self, mut ops: Vec<Op>) -> Vec<Op> {
+        for simpler in [shorten_paths, shorten_names] {
+            while let Some(simple) = simpler(&ops).iter().find_map(|version| self.attempt(version))
+            {
+                ops = simple;
+            }
         }
         ops
     }
