@@ -2,17 +2,13 @@
 //! after it, and the disk at the end. A guest is a function of its seed, so the same command with the same
 //! kernel and seed has the same digest; where it has not, [`Execution`] says from which operation on.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use fathom_core::{
-    Caller, Capability, CheckerReport, FsBytes, FsPath, HarnessFault, Op, Outcome, PathState,
-    RestoreMethod, Saved, Subject, Testbed, Tree, Unblock,
-};
+use fathom_core::{Caller, HarnessFault, Op, Outcome, RestoreMethod, Testbed, Wrapper};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash64;
 
@@ -169,115 +165,28 @@ impl RecordedSubject {
         self.inner.forget(saved);
         image.map(|image| XxHash64::oneshot(0, &image))
     }
+}
 
-    fn recorded(&mut self, op: &Op, outcome: &Result<Outcome, HarnessFault>) {
-        if let Ok(outcome) = outcome {
+impl Wrapper for RecordedSubject {
+    type Inner = dyn Testbed;
+
+    fn inner(&self) -> &(dyn Testbed + 'static) {
+        &*self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut (dyn Testbed + 'static) {
+        &mut *self.inner
+    }
+
+    fn execute(&mut self, caller: Caller, op: &Op) -> Result<Outcome, HarnessFault> {
+        let outcome = self.inner.apply_as(caller, op);
+        if let Ok(outcome) = &outcome {
             let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             self.execution.step(op, outcome, clock.as_nanos() as u64);
             let point = (self.execution.operations, self.execution.digest);
             *POINT.lock().unwrap_or_else(PoisonError::into_inner) = Some(point);
         }
-    }
-}
-
-impl Subject for RecordedSubject {
-    fn name(&self) -> String {
-        self.inner.name()
-    }
-
-    fn capabilities(&self) -> BTreeSet<Capability> {
-        self.inner.capabilities()
-    }
-
-    fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
-        let outcome = self.inner.apply(op);
-        self.recorded(op, &outcome);
         outcome
-    }
-
-    fn apply_as(&mut self, caller: Caller, op: &Op) -> Result<Outcome, HarnessFault> {
-        let outcome = self.inner.apply_as(caller, op);
-        self.recorded(op, &outcome);
-        outcome
-    }
-
-    fn observe(&mut self) -> Result<Tree, HarnessFault> {
-        self.inner.observe()
-    }
-}
-
-impl Testbed for RecordedSubject {
-    fn step_aside(&mut self) {
-        self.inner.step_aside();
-    }
-
-    fn last_words(&mut self) -> Option<String> {
-        self.inner.last_words()
-    }
-
-    fn ask_past_caches(&mut self, ask: bool) {
-        self.inner.ask_past_caches(ask);
-    }
-
-    fn reset(&mut self) -> Result<(), HarnessFault> {
-        self.inner.reset()
-    }
-
-    fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {
-        self.inner.observe_paths(paths)
-    }
-
-    fn read_contents(
-        &mut self,
-        path: &FsPath,
-        offset: u64,
-        len: usize,
-    ) -> Result<Option<Vec<u8>>, HarnessFault> {
-        self.inner.read_contents(path, offset, len)
-    }
-
-    fn read_xattr(
-        &mut self,
-        path: &FsPath,
-        name: &FsBytes,
-    ) -> Result<Option<Vec<u8>>, HarnessFault> {
-        self.inner.read_xattr(path, name)
-    }
-
-    fn restore_methods(&self) -> Vec<RestoreMethod> {
-        self.inner.restore_methods()
-    }
-
-    fn save(&mut self, method: RestoreMethod) -> Result<Saved, HarnessFault> {
-        self.inner.save(method)
-    }
-
-    fn restore(&mut self, saved: Saved) -> Result<(), HarnessFault> {
-        self.inner.restore(saved)
-    }
-
-    fn forget(&mut self, saved: Saved) {
-        self.inner.forget(saved);
-    }
-
-    fn image(&mut self, saved: Saved) -> Result<Option<Vec<u8>>, HarnessFault> {
-        self.inner.image(saved)
-    }
-
-    fn adopt(&mut self, image: &[u8]) -> Result<Saved, HarnessFault> {
-        self.inner.adopt(image)
-    }
-
-    fn fsck(&mut self) -> Result<Option<CheckerReport>, HarnessFault> {
-        self.inner.fsck()
-    }
-
-    fn complaints(&mut self) -> Result<Vec<String>, HarnessFault> {
-        self.inner.complaints()
-    }
-
-    fn unblock(&self) -> Option<Unblock> {
-        self.inner.unblock()
     }
 }
 

@@ -298,6 +298,27 @@ fn a_daemon_that_stops_answering_is_a_finding_and_is_ended() {
     assert_eq!(recorded["class"].as_str(), Some("hang"), "{}", answer.out);
 }
 
+/// Whoever kills the daemon, at whatever moment: the end of the run is not clean.
+#[test]
+fn a_daemon_that_somebody_kills_is_a_finding() {
+    if !is_root() {
+        return println!("SKIP a_daemon_that_somebody_kills_is_a_finding: needs root");
+    }
+    let fathom = env!("CARGO_BIN_EXE_fathom");
+    let kills = "p=$!; (sleep 1.5; kill -KILL $p) & wait $p";
+    let subject = format!("fuse:{fathom} mount {{mnt}} & {kills}");
+    for strategy in ["walk", "tour"] {
+        let dir = scratch();
+        fs::write(dir.path().join("long.toml"), "[check]\nepisode_ops = 100000000\n").unwrap();
+        let args = ["check", &subject, "--first", "--budget", "40s", "--seed", "1"];
+        let long = ["--config", "long.toml", "--strategy", strategy];
+        let answer = ask(&[&args[..], &long].concat(), dir.path());
+        assert_eq!(answer.code, 1, "{strategy}: {}{}", answer.out, answer.err);
+        let (_, recorded) = only_finding(dir.path());
+        assert_eq!(recorded["class"].as_str(), Some("server_died"), "{strategy}: {}", answer.out);
+    }
+}
+
 /// A file system that somebody else serves; its daemon is killed at the end.
 struct Served(Child);
 

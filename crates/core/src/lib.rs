@@ -26,6 +26,7 @@ pub mod testbed;
 pub mod trace;
 pub mod tree;
 pub mod verdict;
+mod wrapper;
 
 pub use bytes::{FsBytes, FsPath};
 pub use claim::{Claim, Probe};
@@ -43,3 +44,4 @@ pub use testbed::{CheckerReport, PathState, RestoreMethod, Saved, Testbed, Unblo
 pub use trace::{Header, Interval, Step, Trace, TraceError, TraceReader, TraceWriter};
 pub use tree::{Difference, Entry, Kind, Stamp, Times, Tree};
 pub use verdict::{ReportKind, Verdict, Violation};
+pub use wrapper::Wrapper;

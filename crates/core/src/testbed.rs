@@ -204,7 +204,13 @@ pub trait Testbed: Subject {
         Ok(Vec::new())
     }
 
+    /// Whether the program that serves the file system has ended by itself. Answers at once.
+    fn has_ended(&mut self) -> bool {
+        false
+    }
+
     /// If the program that serves the file system has ended by itself: how, and what it printed last.
+    /// Waits a moment for it, since its end may be later than that of its connection.
     fn last_words(&mut self) -> Option<String> {
         None
     }

@@ -1,12 +1,15 @@
 //! Correct file systems that were accused once, and must not be again; each beside a wrong one that
 //! must still be found.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::rc::Rc;
 
 use fathom_core::flags::{OpenFlags, Whence};
 use fathom_core::{
-    Capability, FsPath, HarnessFault, Kind, Mode, Op, Outcome, PathState, Pattern, Subject, Target,
-    Testbed, Tree, Verdict, Violation,
+    Caller, Capability, FsPath, HarnessFault, Kind, Mode, Op, Outcome, PathState, Pattern, Subject,
+    Target, Testbed, Tree, Verdict, Violation, Wrapper,
 };
 use fathom_engine::check::oracle::{Oracle, Signature};
 use fathom_engine::check::side_by_side::{Inspection, SideBySide};
@@ -216,6 +219,8 @@ struct Mortal {
     model: ModelSubject,
     ops: u32,
     last_words: Option<String>,
+    /// It answers all the same: its end shows only to who asks for it.
+    unnoticed: bool,
 }
 
 impl Subject for Mortal {
@@ -230,6 +235,7 @@ impl Subject for Mortal {
     fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
         self.ops += 1;
         match self.ops {
+            _ if self.unnoticed => self.model.apply(op),
             1 => self.model.apply(op),
             _ => Ok(Outcome::err(fathom_core::Errno::ENOTCONN)),
         }
@@ -246,8 +252,29 @@ impl Testbed for Mortal {
         self.model.reset()
     }
 
+    fn has_ended(&mut self) -> bool {
+        self.ops > 1 && self.last_words.is_some()
+    }
+
     fn last_words(&mut self) -> Option<String> {
         self.last_words.clone()
+    }
+}
+
+/// A server may end when nobody asks it anything: after the last operation, or before it would have
+/// been started again.
+#[test]
+fn a_server_that_ended_between_operations_is_told() {
+    for (last_words, found) in [(None, 0), (Some("it ended".to_owned()), 1)] {
+        let model = ModelSubject::new(Config::default()).unwrap();
+        let mut subject = Mortal { model, ops: 0, last_words, unnoticed: true };
+        let mut plan = Plan::new(1, Workload::default(), Config::default());
+        plan.ops_max = Some(20);
+        plan.config.check.shrink_seconds = 0;
+        let report = check(&mut subject, &plan, &mut fathom_engine::Silent).unwrap();
+        let classes: Vec<&str> =
+            report.findings.iter().map(|finding| finding.violation.class()).collect();
+        assert_eq!(classes, vec!["server_died"; found]);
     }
 }
 
@@ -257,7 +284,8 @@ fn a_server_that_ended_is_told_from_one_that_answers_enotconn() {
     let oracle = Oracle::new(&reference, false);
     for last_words in [None, Some("it ended; it printed: out of luck".to_owned())] {
         let model = ModelSubject::new(reference.clone()).unwrap();
-        let mut subject = Mortal { model, ops: 0, last_words: last_words.clone() };
+        let mut subject =
+            Mortal { model, ops: 0, last_words: last_words.clone(), unnoticed: false };
         let mut pair = SideBySide::start(&mut subject, &reference, &oracle, None).unwrap();
         pair.step(&open(0, "a"), Inspection::Whole).unwrap();
         let verdict = pair.step(&link("a", "b"), Inspection::Whole).unwrap().verdict;
@@ -269,4 +297,65 @@ fn a_server_that_ended_is_told_from_one_that_answers_enotconn() {
             (_, other) => panic!("{other:?}"),
         }
     }
+}
+
+/// A subject whose operations run as somebody else, until it is told to step aside.
+struct Acting {
+    inner: ModelSubject,
+    acts: Rc<Cell<bool>>,
+}
+
+impl Wrapper for Acting {
+    type Inner = ModelSubject;
+
+    fn inner(&self) -> &ModelSubject {
+        &self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut ModelSubject {
+        &mut self.inner
+    }
+
+    fn execute(&mut self, caller: Caller, op: &Op) -> Result<Outcome, HarnessFault> {
+        self.acts.set(true);
+        self.inner.apply_as(caller, op)
+    }
+
+    fn give_way(&mut self) {
+        self.acts.set(false);
+        self.inner.step_aside();
+    }
+}
+
+/// Writes records, which must not happen as the user that operations run as.
+struct Writes(Rc<Cell<bool>>, u32);
+
+impl Observer for Writes {
+    fn progress(&mut self, _: &Progress) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    fn seen(&mut self, _: &Finding) -> bool {
+        assert!(!self.0.get(), "it is written as somebody else");
+        self.1 += 1;
+        true
+    }
+
+    fn finding(&mut self, _: &Finding, _: Option<&str>) {
+        assert!(!self.0.get(), "it is written as somebody else");
+        self.1 += 1;
+    }
+}
+
+#[test]
+fn a_finding_is_recorded_as_the_user_who_runs_the_program() {
+    let config = Config { mutant: Some(Mutant::ALL[0]), ..Config::default() };
+    let acts = Rc::new(Cell::new(false));
+    let mut subject = Acting { inner: ModelSubject::new(config).unwrap(), acts: Rc::clone(&acts) };
+    let mut plan = Plan::new(1, Workload::default(), Config::default());
+    plan.ops_max = Some(20_000);
+    plan.config.check.shrink_seconds = 1;
+    let mut observer = Writes(acts, 0);
+    let report = check(&mut subject, &plan, &mut observer).unwrap();
+    assert!(!report.findings.is_empty() && observer.1 >= 2, "{} records", observer.1);
 }

@@ -159,3 +159,22 @@ fn going_back_minds_every_caller() {
         subject.reset().unwrap();
     }
 }
+
+/// Between two operations somebody may write a record: not as the user that operations run as.
+#[test]
+fn who_steps_aside_is_the_user_who_runs_the_program_again() {
+    if !is_root() {
+        return skip("who_steps_aside_is_the_user_who_runs_the_program_again", "needs root");
+    }
+    let place = tempfile::tempdir().unwrap();
+    let records = tempfile::tempdir().unwrap();
+    let record = |name: &str| std::fs::write(records.path().join(name), "what was found");
+    let mut subject = DirSubject::create(place.path(), View::default()).unwrap();
+    subject.apply(&user(1000)).unwrap();
+    let refused = subject.apply(&mkdir("d", 0o755)).unwrap();
+    assert!(record("too early").is_err(), "the thread acts for the user");
+    subject.step_aside();
+    record("in time").unwrap();
+    assert_eq!(subject.apply(&mkdir("d", 0o755)).unwrap(), refused, "the user again");
+    assert!(record("too late").is_err());
+}

@@ -120,6 +120,7 @@ impl<T: DiskFileSystem + ?Sized> Record for &T {
     }
 }
 
+#[deny(clippy::missing_trait_methods, reason = "a method with a default would be lost silently")]
 impl<T: DiskFileSystem + ?Sized> Examine for &T {
     fn examine(
         &self,
@@ -129,11 +130,21 @@ impl<T: DiskFileSystem + ?Sized> Examine for &T {
         (**self).examine(disks, questions)
     }
 
+    fn examine_knowing(
+        &self,
+        disks: &[Image],
+        questions: &Questions,
+        memo: &Memo,
+    ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
+        (**self).examine_knowing(disks, questions, memo)
+    }
+
     fn batch_disks(&self) -> usize {
         (**self).batch_disks()
     }
 }
 
+#[deny(clippy::missing_trait_methods, reason = "a method with a default would be lost silently")]
 impl<T: DiskFileSystem + ?Sized> DiskFileSystem for &T {
     fn name(&self) -> &str {
         (**self).name()

@@ -10,7 +10,8 @@ use fathom_core::{HarnessFault, Op};
 
 use super::packed;
 use super::{
-    DiskFileSystem, End, Examine, Facts, Questions, Record, Recording, SubjectFailure, Workload,
+    DiskFileSystem, End, Examine, Facts, Memo, Questions, Record, Recording, SubjectFailure,
+    Workload,
 };
 use crate::backed::Guarantee;
 use crate::geometry::Geometry;
@@ -159,6 +160,10 @@ impl Record for Playback<'_> {
 /// Passes everything but recording on to the file system inside.
 macro_rules! pass_on {
     ($name:ident, $format:expr, $deterministic:expr) => {
+        #[deny(
+            clippy::missing_trait_methods,
+            reason = "a method with a default would be lost silently"
+        )]
         impl Examine for $name<'_> {
             fn examine(
                 &self,
@@ -168,11 +173,24 @@ macro_rules! pass_on {
                 self.inner.examine(disks, questions)
             }
 
+            fn examine_knowing(
+                &self,
+                disks: &[Image],
+                questions: &Questions,
+                memo: &Memo,
+            ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
+                self.inner.examine_knowing(disks, questions, memo)
+            }
+
             fn batch_disks(&self) -> usize {
                 self.inner.batch_disks()
             }
         }
 
+        #[deny(
+            clippy::missing_trait_methods,
+            reason = "a method with a default would be lost silently"
+        )]
         impl DiskFileSystem for $name<'_> {
             fn name(&self) -> &str {
                 self.inner.name()

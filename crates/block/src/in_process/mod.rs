@@ -16,7 +16,7 @@ use fathom_core::HarnessFault;
 
 use crate::backed::{BlockBacked, Guarantee};
 use crate::disks::{
-    DiskFileSystem, Examine, Facts, Questions, Record, Recording, SubjectFailure, Workload,
+    DiskFileSystem, Examine, Facts, Memo, Questions, Record, Recording, SubjectFailure, Workload,
 };
 use crate::geometry::Geometry;
 use crate::image::Image;
@@ -51,6 +51,7 @@ impl DiskFileSystem for InProcess<'_> {
 /// A library file system that is recorded and examined in this process, with the library itself.
 pub struct OwnedInProcess(pub Box<dyn BlockBacked>);
 
+#[deny(clippy::missing_trait_methods, reason = "a method with a default would be lost silently")]
 impl Record for OwnedInProcess {
     fn record(
         &self,
@@ -61,6 +62,7 @@ impl Record for OwnedInProcess {
     }
 }
 
+#[deny(clippy::missing_trait_methods, reason = "a method with a default would be lost silently")]
 impl Examine for OwnedInProcess {
     fn examine(
         &self,
@@ -69,8 +71,22 @@ impl Examine for OwnedInProcess {
     ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
         InProcess(&*self.0).examine(disks, questions)
     }
+
+    fn examine_knowing(
+        &self,
+        disks: &[Image],
+        questions: &Questions,
+        memo: &Memo,
+    ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
+        InProcess(&*self.0).examine_knowing(disks, questions, memo)
+    }
+
+    fn batch_disks(&self) -> usize {
+        InProcess(&*self.0).batch_disks()
+    }
 }
 
+#[deny(clippy::missing_trait_methods, reason = "a method with a default would be lost silently")]
 impl DiskFileSystem for OwnedInProcess {
     fn name(&self) -> &str {
         self.0.name()
@@ -90,6 +106,10 @@ impl DiskFileSystem for OwnedInProcess {
 
     fn format(&self) -> Result<Image, HarnessFault> {
         self.0.format()
+    }
+
+    fn is_deterministic(&self) -> bool {
+        InProcess(&*self.0).is_deterministic()
     }
 }
 

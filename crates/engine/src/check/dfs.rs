@@ -78,6 +78,12 @@ impl Campaign<'_, '_> {
     /// Goes back to the last state on the way, if there is one.
     fn go_back_to(&mut self, stack: &[Frame]) -> Result<(), HarnessFault> {
         let Some(frame) = stack.last() else { return Ok(()) };
+        if let Some(accusation) = self.lineup.without_server() {
+            // What it had saved has ended with it.
+            let _ = self.look_closer(accusation)?;
+            self.over = true;
+            return Ok(());
+        }
         self.stats.restores += 1;
         self.since_tree = 0;
         self.lineup.restore(&frame.marks)

@@ -20,27 +20,27 @@ use crate::check::side_by_side::{Bookmark, Inspection, SideBySide};
 
 /// A file system that takes part.
 pub struct Participant<'a> {
-    /// What is tested.
+    /// The subject under test.
     pub subject: &'a mut dyn Testbed,
     /// The reference, set up to behave like it.
     pub reference: Config,
 }
 
-/// Who is wrong, and how.
+/// An accusation: a participant and what it did wrong.
 #[derive(Clone, Debug)]
 pub(super) struct Accusation {
-    /// Which participant.
+    /// The index of the participant.
     pub(super) participant: usize,
     pub(super) violation: Violation,
-    /// In words; only where several take part.
+    /// The vote in words; only where several take part.
     pub(super) vote: Option<String>,
 }
 
-/// What one operation gave.
+/// The judgement of one operation.
 pub(super) struct LineupStep {
     /// The answer of the first participant.
     pub(super) found: Outcome,
-    /// What the first participant should have answered.
+    /// The answer that the first participant should have given.
     pub(super) expected: Outcome,
     pub(super) tree_compared: bool,
     pub(super) accusation: Option<Accusation>,
@@ -52,7 +52,7 @@ pub(super) struct LineupStep {
 pub(super) struct Lineup<'a> {
     pub(super) pairs: Vec<SideBySide<'a>>,
     names: Vec<String>,
-    /// How each goes back.
+    /// The way back of each participant.
     methods: Vec<Option<RestoreMethod>>,
     _watchdogs: Vec<HangWatchdog>,
 }
@@ -99,7 +99,7 @@ impl<'a> Lineup<'a> {
         self.pairs[0].model()
     }
 
-    /// How the first participant goes back.
+    /// Returns the way back of the first participant.
     pub(super) fn restore_method(&self) -> Option<RestoreMethod> {
         self.methods[0]
     }
@@ -144,6 +144,12 @@ impl<'a> Lineup<'a> {
     pub(super) fn walk(&mut self) -> Result<Option<Accusation>, HarnessFault> {
         let verdicts = self.pairs.iter_mut().map(SideBySide::walk).collect::<Result<_, _>>()?;
         Ok(self.vote(verdicts))
+    }
+
+    /// Somebody whose server has ended since the last operation.
+    pub(super) fn without_server(&mut self) -> Option<Accusation> {
+        let verdicts = self.pairs.iter_mut().map(SideBySide::look_for_server).collect();
+        self.vote(verdicts)
     }
 
     /// Lets the checkers look; how many there are.
@@ -211,7 +217,7 @@ impl<'a> Lineup<'a> {
         self.pairs.iter_mut().zip(&marks.0).try_for_each(|(pair, mark)| pair.restore(mark))
     }
 
-    /// Not needed any more.
+    /// Forgets saved states that are not needed any more.
     pub(super) fn forget(&mut self, marks: &Marks) {
         for (pair, mark) in self.pairs.iter_mut().zip(&marks.0) {
             pair.forget(mark);

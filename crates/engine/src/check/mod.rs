@@ -43,7 +43,7 @@ use maintenance::MaintenanceSchedule;
 pub use explore::{Exploration, Remounts, RestorePolicy, Strategy};
 pub use lineup::Participant;
 
-/// How often an observer is told of progress.
+/// The interval at which an observer is told of progress.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// Time for shrinking a finding, however little is left.
@@ -61,20 +61,20 @@ pub struct Plan {
     pub config: Config,
     /// The reference of the first participant.
     pub reference: fathom_model::Config,
-    /// In which order states are visited.
+    /// The exploration: strategy and bounds.
     pub explore: Exploration,
     /// Ends after so many operations.
     pub ops_max: Option<u64>,
     /// Ends after this time; verifying and shrinking a finding may take longer.
     pub budget: Option<Duration>,
-    /// Where the map of a tour is kept, and whether it is gone on with.
+    /// The file in which the map of a tour is kept, and whether to go on with it.
     pub map: Option<(PathBuf, bool)>,
-    /// What a reader of a finding wants to know: kernel version, profile, ….
+    /// Labels of every finding: kernel version, profile, ….
     pub labels: BTreeMap<String, String>,
     /// What to do when a call does not return even after the rescue; by default nothing but to go on
     /// waiting.
     pub on_stuck: OnStuck,
-    /// Who reads along, and may ask for the end.
+    /// The supervisor, who reads along and may ask for the end.
     pub supervision: Supervision,
 }
 
@@ -96,12 +96,12 @@ impl Plan {
     }
 }
 
-/// How a campaign ended.
+/// The result of a campaign.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// What was done.
+    /// The counts of what was done.
     pub stats: Stats,
-    /// What was found.
+    /// The images and the findings so far.
     pub findings: Vec<Finding>,
     /// Goals of the workload that were never reached.
     pub never: Vec<String>,
@@ -186,9 +186,9 @@ struct Campaign<'a, 'b> {
     maintenance: MaintenanceSchedule,
     observer: &'a mut dyn Observer,
     started: Instant,
-    /// When the observer was last told of progress.
+    /// The moment at which the observer was last told of progress.
     told: Instant,
-    /// How often it was asked whether it is over.
+    /// The number of times that it was asked whether it is over.
     asked: u64,
     over: bool,
     /// The observer wants no more.
@@ -197,20 +197,20 @@ struct Campaign<'a, 'b> {
     since_tree: u64,
     /// Operations since the disks were kept.
     since_disk: u64,
-    /// Of each participant.
+    /// The kept disks of each participant.
     disks: Vec<Disks>,
     stats: Stats,
-    /// What was found, by everything that it was seen as.
+    /// The index of each finding, by every signature that it was seen as.
     seen: BTreeMap<Signature, usize>,
     findings: Vec<Finding>,
     coverage: OpCoverage,
 }
 
-/// How a meta-operation, the maintenance after it or a last look ended.
+/// The end of a meta-operation, of the maintenance after it or of a last look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "after a divergence the subjects are in an unknown state"]
 enum StepResult {
-    /// As expected.
+    /// Everything was as expected.
     AsExpected,
     /// Something is wrong, and was looked at closely: the subjects are in an unknown state, and must
     /// start again or go back before anything else is done with them.
@@ -332,8 +332,12 @@ impl Campaign<'_, '_> {
         }
     }
 
-    /// Compares the whole trees, unless that has just been done.
+    /// Compares the whole trees, unless that has just been done; a server that has ended meanwhile is
+    /// noticed in any case.
     fn last_look(&mut self) -> Result<StepResult, HarnessFault> {
+        if let Some(accusation) = self.lineup.without_server() {
+            return self.look_closer(accusation);
+        }
         if self.since_tree == 0 {
             return Ok(StepResult::AsExpected);
         }
@@ -488,7 +492,7 @@ impl Campaign<'_, '_> {
         self.over
     }
 
-    /// What is counted, with the kinds of inputs and outputs that were exercised.
+    /// Returns the counts, with the kinds of inputs and outputs that were exercised.
     fn counts(&self) -> Vec<(&'static str, u64)> {
         let mut counts = self.stats.counts();
         counts.push(("inputs_and_outputs", self.coverage.seen().len() as u64));

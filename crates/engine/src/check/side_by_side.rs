@@ -18,18 +18,18 @@ use crate::check::rerun::Runner;
 /// What the kernel answers where nobody serves (fs/fuse/dev.c).
 const SERVER_IS_GONE: [Result<u64, Errno>; 2] = [Err(Errno::ENOTCONN), Err(Errno::ECONNABORTED)];
 
-/// What is waited for beyond the time for which answers may be kept: kernels count it in ticks.
+/// The time that is waited beyond that for which answers may be kept: kernels count it in ticks.
 const CACHE_MARGIN: Duration = Duration::from_millis(100);
 
 /// The kernel's log is read after so many operations, and whenever the whole tree is compared.
 const LISTEN_EVERY: usize = 32;
 
-/// How closely the subject is looked at after an operation. The answer is always compared.
+/// The closeness of the look at a subject after an operation. The answer is always compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inspection {
-    /// Not at all.
+    /// The answer alone is compared.
     Answer,
-    /// What the operation named.
+    /// The paths that the operation named are looked at.
     Touched,
     /// The whole tree, and what the operation named.
     Whole,
@@ -46,12 +46,12 @@ pub struct SideBySide<'a> {
     space: Option<Baseline>,
     /// Whether what differs is given the time to become right.
     patient: bool,
-    /// What the subject showed before the last remount, until it is looked at again.
+    /// The tree before the last remount, until the subject is looked at again.
     before_remount: Option<Tree>,
     steps: Vec<Step>,
 }
 
-/// What one operation gave.
+/// The judgement of one operation.
 #[derive(Clone, Debug)]
 pub struct StepJudgement {
     /// The answer of the subject.
@@ -66,7 +66,7 @@ pub struct StepJudgement {
 
 /// A state to which both sides can return.
 #[derive(Clone, Debug)]
-pub struct Bookmark {
+pub(crate) struct Bookmark {
     /// `None`: the subject starts again and repeats the operations.
     saved: Option<Saved>,
     model: Model,
@@ -108,7 +108,7 @@ impl<'a> SideBySide<'a> {
         SideBySide { patient: true, ..self }
     }
 
-    /// How the reference is set up.
+    /// The configuration of the reference.
     pub(crate) fn reference(&self) -> &Config {
         &self.reference
     }
@@ -134,7 +134,7 @@ impl<'a> SideBySide<'a> {
     ///
     /// # Errors
     /// If the subject cannot take the disk over.
-    pub fn start_from(
+    pub(crate) fn start_from(
         subject: &'a mut dyn Testbed,
         reference: &Config,
         oracle: &Oracle,
@@ -154,7 +154,7 @@ impl<'a> SideBySide<'a> {
     ///
     /// # Errors
     /// If the subject cannot be reset.
-    pub fn restart(&mut self) -> Result<(), HarnessFault> {
+    pub(crate) fn restart(&mut self) -> Result<(), HarnessFault> {
         self.steps.clear();
         self.reset()?;
         self.model = new_model(&self.reference)?;
@@ -206,7 +206,7 @@ impl<'a> SideBySide<'a> {
 
     /// Runs other operations on the same subject, from an empty file system. This pair must start
     /// again afterwards.
-    pub fn runner(&mut self, signature: &Signature) -> Runner<'_> {
+    pub(crate) fn runner(&mut self, signature: &Signature) -> Runner<'_> {
         Runner {
             subject: self.subject,
             reference: &self.reference,
@@ -218,21 +218,21 @@ impl<'a> SideBySide<'a> {
     }
 
     /// The subject.
-    pub fn subject(&mut self) -> &mut dyn Testbed {
+    pub(crate) fn subject(&mut self) -> &mut dyn Testbed {
         self.subject
     }
 
     /// The reference as it is now.
-    pub fn model(&self) -> &Model {
+    pub(crate) fn model(&self) -> &Model {
         &self.model
     }
 
-    /// What was executed since the start.
-    pub fn steps(&self) -> &[Step] {
+    /// Returns the steps since the start.
+    pub(crate) fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// What was executed since the start.
+    /// Returns the steps since the start.
     pub(crate) fn into_steps(self) -> Vec<Step> {
         self.steps
     }
@@ -291,10 +291,7 @@ impl<'a> SideBySide<'a> {
                 Ok(Err(fault)) => return self.without_server(op, expected, Err(fault)),
                 Err(late) => return Ok(self.hung(op, expected, late.seconds)),
             }
-            let differs = matches!(verdict, Verdict::Violation(Violation::Tree { .. }));
-            if let Some(last_words) = differs.then(|| self.subject.last_words()).flatten() {
-                verdict = Verdict::Violation(Violation::ServerDied { last_words });
-            }
+            verdict = self.unless_dead(verdict);
         } else if let Op::Stat { .. } = op {
             verdict = self.unless_old(verdict, |pair| {
                 let now = guarded(op.name(), || pair.subject.apply(op))?;
@@ -483,7 +480,7 @@ impl<'a> SideBySide<'a> {
     ///
     /// # Errors
     /// If it cannot be run.
-    pub fn fsck(&mut self) -> Result<(bool, Verdict), HarnessFault> {
+    pub(crate) fn fsck(&mut self) -> Result<(bool, Verdict), HarnessFault> {
         let checked = match self.watched(Activity::Checking, |pair| pair.subject.fsck()) {
             Ok(checked) => checked?,
             Err(Overdue { seconds }) => {
@@ -506,7 +503,7 @@ impl<'a> SideBySide<'a> {
     ///
     /// # Errors
     /// If the subject cannot save it.
-    pub fn save(&mut self, method: Option<RestoreMethod>) -> Result<Bookmark, HarnessFault> {
+    pub(crate) fn save(&mut self, method: Option<RestoreMethod>) -> Result<Bookmark, HarnessFault> {
         let saved = match method {
             None => None,
             Some(method) => Some(
@@ -522,7 +519,7 @@ impl<'a> SideBySide<'a> {
     ///
     /// # Errors
     /// If the subject cannot.
-    pub fn restore(&mut self, mark: &Bookmark) -> Result<(), HarnessFault> {
+    pub(crate) fn restore(&mut self, mark: &Bookmark) -> Result<(), HarnessFault> {
         let steps: Vec<Step> = self.steps.drain(..mark.steps).collect();
         match mark.saved {
             Some(saved) => {
@@ -557,7 +554,7 @@ impl<'a> SideBySide<'a> {
     }
 
     /// The state will not be needed again.
-    pub fn forget(&mut self, mark: &Bookmark) {
+    pub(crate) fn forget(&mut self, mark: &Bookmark) {
         if let Some(saved) = mark.saved {
             self.subject.forget(saved);
         }
@@ -567,16 +564,37 @@ impl<'a> SideBySide<'a> {
     ///
     /// # Errors
     /// If the harness of the subject fails or panics.
-    pub fn walk(&mut self) -> Result<Verdict, HarnessFault> {
+    pub(crate) fn walk(&mut self) -> Result<Verdict, HarnessFault> {
         match self.watched(Activity::Looking, Self::subject_tree) {
             Ok(tree) => {
                 let verdict = self.oracle.tree(&self.model, &tree?);
-                self.unless_old(verdict, |pair| {
+                let verdict = self.unless_old(verdict, |pair| {
                     let tree = pair.subject_tree()?;
                     Ok((pair.oracle.tree(&pair.model, &tree), None))
-                })
+                })?;
+                Ok(self.unless_dead(verdict))
             }
             Err(Overdue { seconds }) => Ok(Verdict::Violation(Violation::Hang { seconds })),
+        }
+    }
+
+    /// What a tree shows that nobody serves any more is not its fault.
+    fn unless_dead(&mut self, verdict: Verdict) -> Verdict {
+        let differs = matches!(verdict, Verdict::Violation(Violation::Tree { .. }));
+        match differs.then(|| self.subject.last_words()).flatten() {
+            Some(last_words) => Verdict::Violation(Violation::ServerDied { last_words }),
+            None => verdict,
+        }
+    }
+
+    /// Whether the server has ended by itself after the last operation, when nothing was asked of it.
+    pub(crate) fn look_for_server(&mut self) -> Verdict {
+        match !self.steps.is_empty() && self.subject.has_ended() {
+            true => {
+                let last_words = self.subject.last_words().unwrap_or_default();
+                Verdict::Violation(Violation::ServerDied { last_words })
+            }
+            false => Verdict::Ok,
         }
     }
 

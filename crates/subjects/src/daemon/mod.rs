@@ -219,6 +219,9 @@ impl Backend for DaemonBackend {
     }
 
     fn remount(&mut self) -> Result<OwnedFd, HarnessFault> {
+        if self.sandbox.has_ended_by_itself() {
+            return Err(HarnessFault::new("executing Remount", "the daemon has ended already"));
+        }
         self.sandbox.stop()?;
         Ok(self.sandbox.start()?)
     }
@@ -245,6 +248,10 @@ impl Backend for DaemonBackend {
             // If the program has ended, so has what it saved.
             let _ = snapshots.drop(saved.0);
         }
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.sandbox.has_ended_by_itself()
     }
 
     fn last_words(&mut self) -> Option<String> {

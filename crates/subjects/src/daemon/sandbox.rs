@@ -13,7 +13,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -57,6 +57,10 @@ pub(super) struct DaemonSandbox {
     mounts: Option<OwnedFd>,
     /// The process that ends everything; shared with who wants to do so in an emergency.
     first: Arc<Mutex<Option<First>>>,
+    /// Whether somebody has ended it in an emergency.
+    killed: Arc<AtomicBool>,
+    /// Set when the daemon has ended: what it had printed.
+    said: Option<String>,
 }
 
 /// The first process of the namespace.
@@ -86,7 +90,14 @@ impl DaemonSandbox {
         let whole = whole.replace("{state}", &format!("{place}/state"));
         let command = CString::new(whole)
             .map_err(|_| SubjectError::Daemon("the command contains a NUL byte".to_owned()))?;
-        Ok(DaemonSandbox { place, command, mounts: None, first: Arc::default() })
+        Ok(DaemonSandbox {
+            place,
+            command,
+            mounts: None,
+            first: Arc::default(),
+            killed: Arc::default(),
+            said: None,
+        })
     }
 
     /// Starts the daemon and waits until it has mounted; returns the root of its file system.
@@ -97,6 +108,8 @@ impl DaemonSandbox {
         };
         let first = self.spawn().map_err(failed("start a process namespace"))?;
         let process = first.process;
+        self.killed.store(false, Ordering::Relaxed);
+        self.said = None;
         *self.first.lock().unwrap_or_else(PoisonError::into_inner) = Some(first);
         let root = match self.wait_for_mount(process) {
             Ok(root) => root,
@@ -170,8 +183,9 @@ impl DaemonSandbox {
 
     /// Ends the daemon at once, from any thread.
     pub(super) fn killer(&self) -> impl Fn() + Send + 'static {
-        let first = Arc::clone(&self.first);
+        let (first, killed) = (Arc::clone(&self.first), Arc::clone(&self.killed));
         move || {
+            killed.store(true, Ordering::Relaxed);
             if let Some(first) = first.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
                 // It may have ended meanwhile: then there is nothing to do.
                 let _ = pidfd_send_signal(&first.handle, Signal::KILL);
@@ -188,20 +202,26 @@ impl DaemonSandbox {
     }
 
     /// Whether all processes of the daemon have ended.
-    fn has_ended(&self) -> bool {
+    fn has_ended(&mut self) -> bool {
         let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(process) = first.as_ref().map(|first| first.process) else { return true };
+        let Some(running) = first.as_mut() else { return true };
+        let process = running.process;
         // SAFETY: the process is our child and nobody else waits for it.
         let ended = unsafe { libc::waitpid(process, ptr::null_mut(), libc::WNOHANG) } == process;
         if ended {
+            self.said = Some(read_output(&mut running.output));
             *first = None;
         }
         ended
     }
 
+    /// Whether all processes of the daemon have ended although nobody had asked for it.
+    pub(super) fn has_ended_by_itself(&mut self) -> bool {
+        !self.killed.load(Ordering::Relaxed) && self.has_ended()
+    }
+
     /// If every process of the daemon has ended by itself: what it printed last.
     pub(super) fn last_words(&mut self) -> Option<String> {
-        let said = self.output();
         // Its end may be a moment later than that of its connection.
         let deadline = Instant::now() + ENDS_WITHIN;
         while !self.has_ended() {
@@ -210,6 +230,7 @@ impl DaemonSandbox {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+        let said = self.said.as_deref().unwrap_or_default();
         Some(format!("it ended{said}"))
     }
 

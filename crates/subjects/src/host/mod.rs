@@ -131,6 +131,11 @@ pub trait Backend {
         Ok(Vec::new())
     }
 
+    /// See [`Testbed::has_ended`].
+    fn has_ended(&mut self) -> bool {
+        false
+    }
+
     /// See [`Testbed::last_words`].
     fn last_words(&mut self) -> Option<String> {
         None
@@ -354,6 +359,10 @@ impl<B: Backend> Testbed for HostSubject<B> {
 
     fn complaints(&mut self) -> Result<Vec<String>, HarnessFault> {
         self.backend.complaints()
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.backend.has_ended()
     }
 
     fn last_words(&mut self) -> Option<String> {

@@ -4,15 +4,13 @@
 
 #![allow(unsafe_code, reason = "ends its own process; every block says why it is sound")]
 
-use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fathom_block::{BlockBacked, Geometry, Guarantee, Image, MountFailure, Mounted, Recorder};
 use fathom_core::{
-    Capability, Errno, FsPath, HarnessFault, Op, Outcome, PathState, RestoreMethod, Saved, Subject,
-    Testbed, Tree,
+    Caller, Errno, HarnessFault, Op, Outcome, RestoreMethod, Subject, Testbed, Tree, Wrapper,
 };
 use fathom_model::ModelSubject;
 
@@ -197,6 +195,7 @@ struct DyingMount {
     executed: u64,
 }
 
+#[deny(clippy::missing_trait_methods, reason = "a method with a default would be lost silently")]
 impl BlockBacked for DyingLibrary {
     fn name(&self) -> &str {
         &self.name
@@ -222,8 +221,17 @@ impl BlockBacked for DyingLibrary {
         let inner = self.inner.mount(device)?;
         Ok(Box::new(DyingMount { inner, fate: self.fate.clone(), executed: 0 }))
     }
+
+    fn has_checker(&self) -> bool {
+        self.inner.has_checker()
+    }
+
+    fn fsck(&self, image: &Image) -> Result<Option<String>, HarnessFault> {
+        self.inner.fsck(image)
+    }
 }
 
+#[deny(clippy::missing_trait_methods, reason = "a method with a default would be lost silently")]
 impl Mounted for DyingMount {
     fn apply(&mut self, op: &Op) -> Outcome {
         let fails = self.fate.meet(op, self.executed);
@@ -256,39 +264,34 @@ impl Mounted for DyingMount {
     }
 }
 
-impl Subject for DyingSubject {
-    fn name(&self) -> String {
+impl Wrapper for DyingSubject {
+    type Inner = ModelSubject;
+
+    fn inner(&self) -> &ModelSubject {
+        &self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut ModelSubject {
+        &mut self.inner
+    }
+
+    fn wrapped_name(&self) -> String {
         self.name.clone()
     }
 
-    fn capabilities(&self) -> BTreeSet<Capability> {
-        self.inner.capabilities()
-    }
-
-    fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
+    fn execute(&mut self, caller: Caller, op: &Op) -> Result<Outcome, HarnessFault> {
         let fails = self.fate.meet(op, self.executed);
         self.executed += 1;
-        if fails { Ok(Outcome::err(Errno::EIO)) } else { self.inner.apply(op) }
+        if fails { Ok(Outcome::err(Errno::EIO)) } else { self.inner.apply_as(caller, op) }
     }
 
-    fn observe(&mut self) -> Result<Tree, HarnessFault> {
-        self.inner.observe()
-    }
-}
-
-impl Testbed for DyingSubject {
-    fn reset(&mut self) -> Result<(), HarnessFault> {
+    fn start_again(&mut self) -> Result<(), HarnessFault> {
         self.executed = 0;
         self.inner.reset()
     }
 
-    fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {
-        self.inner.observe_paths(paths)
-    }
-
-    fn restore_methods(&self) -> Vec<RestoreMethod> {
+    /// None: the number of operations does not go back.
+    fn ways_back(&self) -> Vec<RestoreMethod> {
         Vec::new()
     }
-
-    fn forget(&mut self, _: Saved) {}
 }

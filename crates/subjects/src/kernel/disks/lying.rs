@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fathom_block::disks::{Examine, Facts, Questions, Recording, SubjectFailure, Workload};
+use fathom_block::disks::{Examine, Facts, Memo, Questions, Recording, SubjectFailure, Workload};
 use fathom_block::{DiskFileSystem, Event, Geometry, Guarantee, Image, Record, WriteLog};
 use fathom_core::flags::Whence;
 use fathom_core::{HarnessFault, Mode, Op};
@@ -109,6 +109,7 @@ impl<D: DiskFileSystem> Record for LyingDisks<D> {
     }
 }
 
+#[deny(clippy::missing_trait_methods, reason = "a method with a default would be lost silently")]
 impl<D: DiskFileSystem> Examine for LyingDisks<D> {
     fn examine(
         &self,
@@ -118,11 +119,21 @@ impl<D: DiskFileSystem> Examine for LyingDisks<D> {
         self.inner.examine(disks, questions)
     }
 
+    fn examine_knowing(
+        &self,
+        disks: &[Image],
+        questions: &Questions,
+        memo: &Memo,
+    ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
+        self.inner.examine_knowing(disks, questions, memo)
+    }
+
     fn batch_disks(&self) -> usize {
         self.inner.batch_disks()
     }
 }
 
+#[deny(clippy::missing_trait_methods, reason = "a method with a default would be lost silently")]
 impl<D: DiskFileSystem> DiskFileSystem for LyingDisks<D> {
     fn name(&self) -> &str {
         &self.name

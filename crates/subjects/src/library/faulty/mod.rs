@@ -224,6 +224,7 @@ impl Faulty {
     }
 }
 
+#[deny(clippy::missing_trait_methods, reason = "a method with a default would be lost silently")]
 impl BlockBacked for Faulty {
     fn name(&self) -> &str {
         &self.name

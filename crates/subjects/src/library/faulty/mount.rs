@@ -154,6 +154,7 @@ fn last_file(tree: &Tree) -> Option<FsPath> {
     files.next_back().map(|(path, _)| path.clone())
 }
 
+#[deny(clippy::missing_trait_methods, reason = "a method with a default would be lost silently")]
 impl Mounted for Mount {
     fn apply(&mut self, op: &Op) -> Outcome {
         // Only a mount that nobody has touched shows another tree: what operations do is right.
