@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use common::{ask, scratch};
+use fathom_block::disks::StoredRecording;
 
 fn json(args: &[&str], dir: &Path) -> (i32, Value) {
     common::json(&[args, &["--json"]].concat(), dir)
@@ -131,6 +132,26 @@ fn finds(subject: &str, more: &[&str], classes: &[&str]) {
     }
     let (code, replay) = json(&["replay", id], dir.path());
     assert_eq!((code, replay["verdict"].as_str()), (0, Some("reproduced")), "{replay}");
+    let (code, said) = run_script(&found, &found.join("crash.img"));
+    assert_eq!(code, Some(1), "{said}");
+    if more.contains(&"drop-flush") {
+        // Everything was written; only the order was not kept.
+        let recording = std::fs::read(found.join("recording.bin")).expect("a recording");
+        let recording = StoredRecording::from_bytes(&recording).expect("of this version");
+        let last = recording.segments.last().expect("a mount");
+        let legal = found.join("legal.img");
+        std::fs::write(&legal, last.recording.disk_after(&last.base).to_vec()).expect("written");
+        let (code, said) = run_script(&found, &legal);
+        assert_eq!(code, Some(0), "{said}");
+    }
+}
+
+/// Runs the script of a finding on a disk.
+fn run_script(found: &Path, disk: &Path) -> (Option<i32>, String) {
+    let ran = std::process::Command::new("bash").arg(found.join("repro.sh")).arg(disk).output();
+    let ran = ran.expect("a shell");
+    let said = [ran.stdout, ran.stderr].concat();
+    (ran.status.code(), String::from_utf8_lossy(&said).into_owned())
 }
 
 #[test]

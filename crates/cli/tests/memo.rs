@@ -24,10 +24,10 @@ fn check(config: &CrashConfig, memo: Memo) -> (u64, u64, Vec<String>, MemoCounts
     system.memo = memo;
     let plan = Plan { threads: 1, depth_max: Some(config.depth), ..Plan::default() };
     let report = search(&system, &Strategy::Bfs, &plan, &mut Nobody).expect("it runs");
-    let found = system.ledger.groups.snapshot().into_iter().map(|(cause, group)| {
-        format!("{cause}: {} images, {:?}", group.images.len(), group.best.script)
-    });
-    (report.states, system.ledger.images.len(), found.collect(), system.memo.counts())
+    let found = system.found().into_iter();
+    let found =
+        found.map(|(cause, images, script)| format!("{cause}: {images} images, {script:?}"));
+    (report.states, system.images(), found.collect(), system.memo.counts())
 }
 
 #[test]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::workload::StepKind;
 
-/// Which states count as the same.
+/// The rule by which states count as the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Identity {
@@ -28,11 +28,11 @@ pub struct CrashConfig {
     pub crashes: u32,
     /// Which states the power failure leaves; empty: what the subject claims to survive.
     pub levels: Vec<Level>,
-    /// Where the enumeration of a level turns into sampling.
+    /// The limits above which the enumeration of a level turns into sampling.
     pub bounds: Bounds,
-    /// Which states are explored once.
+    /// The rule by which states count as the same.
     pub identity: Identity,
-    /// How many of the last steps are part of a shape.
+    /// The number of last steps that are part of a shape.
     pub remember: usize,
     /// The steps that workloads are made of.
     pub steps: Vec<StepKind>,
@@ -66,14 +66,14 @@ pub enum ConfigError {
     /// Nothing would be done.
     #[error("{what} is {value}: {advice}")]
     Nothing {
-        /// Which setting.
+        /// The setting.
         what: &'static str,
         /// Its value.
         value: &'static str,
-        /// What to give instead.
+        /// A value to give instead.
         advice: &'static str,
     },
-    /// Not a name.
+    /// A string that is no name of a file.
     #[error("{0:?} cannot be the name of a file: use letters and digits")]
     Name(String),
 }

@@ -29,7 +29,7 @@ const DOMAIN_FINDING: u64 = 19;
 /// More variants than this are counted in a story, not shown.
 const VARIANTS_SHOWN_MAX: usize = 8;
 
-/// How often a finding is played again before it is believed.
+/// The number of times that a finding is played again before it is believed.
 const RUNS: usize = 2;
 
 /// The value of `kind` in `finding.toml` of a crash finding.
@@ -42,36 +42,36 @@ pub struct CrashRecord {
     pub kind: String,
     /// Names it.
     pub id: String,
-    /// As on the command line.
+    /// The subject, as the user typed it.
     pub subject: String,
-    /// What exactly was tested.
+    /// The tested library or kernel with its version.
     pub version: String,
-    /// How many distinct images showed it.
+    /// The number of distinct images that showed it.
     #[serde(rename = "sightings", alias = "count")]
     pub count: u64,
-    /// At which levels.
+    /// The levels of power failures at which it shows.
     pub levels: Vec<Level>,
     /// Operations of the minimal run.
     pub ops: usize,
     /// Operations of the run that found it.
     pub ops_found: usize,
-    /// How often it was played again, and how often that showed the same.
+    /// The number of times that it was played again.
     pub runs: usize,
-    /// See `runs`.
+    /// The number of those that showed the same.
     pub runs_reproduced: usize,
     /// Digest of the image after the last power failure of the minimal run.
     pub image: Digest,
-    /// What was wrong, in words.
+    /// The violation in words.
     pub what: String,
     /// Program and version.
     pub program: String,
     /// The whole story.
     pub story: String,
-    /// What makes it the same as another.
+    /// The cause, by which it is the same as another.
     pub cause: Cause,
     /// The shape of the device.
     pub geometry: Geometry,
-    /// How it was judged.
+    /// The configuration under which it was judged.
     pub config: CrashConfig,
     /// Kernel version and the like.
     #[serde(default)]
@@ -92,7 +92,7 @@ fn yes() -> bool {
 /// Everything known of one finding.
 #[derive(Clone, Debug)]
 pub struct CrashFinding {
-    /// What is recorded of it.
+    /// The contents of `finding.toml`.
     pub record: CrashRecord,
     /// The run that found it.
     pub script: Script,
@@ -102,11 +102,15 @@ pub struct CrashFinding {
     pub before: Tree,
     /// The trees that were legal.
     pub promised: Vec<Tree>,
-    /// What was visible, or why nothing was.
+    /// The legal states for reproducers, object by object.
+    legal: Vec<Vec<String>>,
+    /// The state that was found, in the same way, where not all legal states are whole ones.
+    shown: Option<Vec<String>>,
+    /// The tree that was visible, or why none was.
     pub found: Result<Tree, String>,
-    /// What is visible once the file system has repaired itself, if that is something else.
+    /// The tree once the file system has repaired itself, if it is another one.
     pub repaired: Option<Tree>,
-    /// What the device was told during the last operation, and whether it arrived.
+    /// The writes, erases and flushes of the last operation, each with whether it arrived.
     pub writes: Vec<(String, bool)>,
     /// The image after the last power failure, if there was one.
     pub image: Option<Vec<u8>>,
@@ -170,7 +174,8 @@ pub(super) fn investigate(
         let fresh = CrashSystem::on(Box::new(subject), &plan.config)?;
         let seen = fresh.play(&script)?.and_then(|played| played.wrong);
         record.runs += 1;
-        record.runs_reproduced += usize::from(seen.is_some_and(|(seen, _)| seen == record.cause));
+        record.runs_reproduced +=
+            usize::from(seen.is_some_and(|(seen, _)| seen.is_same(&record.cause)));
     }
     let minimal = match record.runs_reproduced {
         0 => script.clone(),
@@ -198,7 +203,7 @@ fn investigate_recorded(
     plan: &CrashPlan,
 ) -> Result<CrashFinding, HarnessFault> {
     let shows = |played: &ExecutedScript| {
-        played.wrong.as_ref().is_some_and(|(seen, _)| *seen == record.cause)
+        played.wrong.as_ref().is_some_and(|(seen, _)| seen.is_same(&record.cause))
     };
     let mut played = None;
     for _ in 0..RUNS {
@@ -243,7 +248,7 @@ pub fn shrink_further(
     let cause = &stored.record.cause;
     let shows = |script: &Script| -> Result<bool, HarnessFault> {
         let wrong = system.play(script)?.and_then(|played| played.wrong);
-        Ok(wrong.is_some_and(|(seen, _)| seen == *cause))
+        Ok(wrong.is_some_and(|(seen, _)| seen.is_same(cause)))
     };
     if !shows(&stored.minimal)? {
         return Ok(None);
@@ -287,6 +292,8 @@ impl CrashFinding {
             minimal,
             before: Tree::default(),
             promised: Vec::new(),
+            legal: Vec::new(),
+            shown: None,
             found: Err("not reproduced".to_owned()),
             repaired: None,
             writes: Vec::new(),
@@ -296,6 +303,7 @@ impl CrashFinding {
         if let Some(played) = played {
             finding.before = played.before;
             finding.promised = played.promised;
+            (finding.legal, finding.shown) = (played.legal, played.shown);
             finding.found = played.found.map_err(|broke| match broke {
                 SubjectFailure::Mount(errno) => format!("mount fails with {errno}"),
                 SubjectFailure::Panic(message) => format!("panics: {message}"),
@@ -309,7 +317,7 @@ impl CrashFinding {
         finding
     }
 
-    /// Where the power failed, in words.
+    /// Describes where the power failed.
     pub fn cut(&self) -> String {
         let Some(Event::PowerCut(point)) = self.minimal.0.last() else {
             return "no power failure is needed".to_owned();
@@ -365,7 +373,8 @@ impl CrashFinding {
         files.extend(self.image.clone().map(|image| Evidence::bytes("crash.img", image)));
         let recording = self.recording.as_ref();
         files.extend(recording.map(|recording| Evidence::bytes(RECORDING, recording.to_bytes())));
-        let repro = repro::files(&self.record, &self.minimal).into_iter();
+        let (legal, shown) = (&self.legal, self.shown.as_deref());
+        let repro = repro::files(&self.record, &self.minimal, legal, shown).into_iter();
         if repro.as_slice().iter().any(|(name, _)| *name == repro::KERNEL_SCRIPT) {
             files.extend(self.log_writes());
         }
@@ -506,7 +515,7 @@ fn read_recording(path: &Path) -> Result<Option<StoredRecording>, RecordError> {
         .map_err(|error| RecordError::Damaged { path: path.to_owned(), message: error.to_string() })
 }
 
-/// How a replay went.
+/// The verdict of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CrashVerdict {
@@ -531,13 +540,13 @@ impl fmt::Display for CrashVerdict {
 /// A finding played again.
 #[derive(Clone, Debug)]
 pub struct CrashReplay {
-    /// How it went.
+    /// The verdict.
     pub verdict: CrashVerdict,
-    /// What is wrong now.
+    /// The cause of what is wrong now.
     pub cause: Option<Cause>,
     /// The finding as it is now.
     pub finding: CrashFinding,
-    /// What running the workload again gives, if the finding has a recording to compare with.
+    /// The result of running the workload again, if the finding has a recording to compare with.
     pub run_again: Option<RunAgain>,
 }
 
@@ -564,7 +573,9 @@ impl CrashReplay {
             played.as_ref().is_some_and(|played| played.image.digest() == stored.record.image);
         let cause = wrong.as_ref().map(|(cause, _)| cause.clone());
         let verdict = match &cause {
-            Some(cause) if *cause == stored.record.cause && same_image => CrashVerdict::Reproduced,
+            Some(cause) if cause.is_same(&stored.record.cause) && same_image => {
+                CrashVerdict::Reproduced
+            }
             Some(_) => CrashVerdict::Different,
             None => CrashVerdict::NotReproduced,
         };

@@ -68,28 +68,67 @@ impl fmt::Display for Class {
     }
 }
 
-/// What makes two violations the same finding.
+/// The properties by which two violations are the same finding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cause {
-    /// What is wrong.
+    /// The class of the violation.
     pub class: Class,
     /// The operation that was interrupted.
     pub op: String,
-    /// Where, seen from that operation; or what went wrong, without names.
+    /// The place of the damage, seen from that operation; or what went wrong, without names.
     pub place: String,
+    /// The place of the missing flush, if writes must be lost or reordered to show it: in or after the
+    /// operation that wrote what is lost. Findings of earlier versions do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unflushed: Option<Unflushed>,
+}
+
+/// A place where a flush is missing.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Unflushed {
+    /// The operation whose write is lost, without names.
+    pub op: String,
+    /// It had returned; otherwise its own writes are in the wrong order.
+    pub returned: bool,
+}
+
+impl Cause {
+    pub(super) fn new(class: Class, op: &Op, place: impl Into<String>) -> Cause {
+        Cause { class, op: describe(op), place: place.into(), unflushed: None }
+    }
+
+    /// Whether a violation is the same: what an earlier version did not say is not compared.
+    pub(super) fn is_same(&self, other: &Cause) -> bool {
+        let unflushed_agrees = self.unflushed.is_none()
+            || other.unflushed.is_none()
+            || self.unflushed == other.unflushed;
+        (self.class, &self.op, &self.place) == (other.class, &other.op, &other.place)
+            && unflushed_agrees
+    }
+}
+
+impl fmt::Display for Unflushed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Unflushed { op, returned } = self;
+        write!(f, "no flush {} {op}", if *returned { "after" } else { "in" })
+    }
 }
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} in {}", self.class, self.op)?;
-        if self.place.is_empty() { Ok(()) } else { write!(f, ": {}", self.place) }
+        if !self.place.is_empty() {
+            write!(f, ": {}", self.place)?;
+        }
+        self.unflushed.iter().try_for_each(|unflushed| write!(f, " ({unflushed})"))
     }
 }
 
 /// Compares a tree that is not legal with the candidate that it resembles most; also says in words
 /// what differs.
-pub fn classify(promise: &Promise, found: &Tree, op: &Op) -> (Cause, Vec<String>) {
+pub(super) fn classify(promise: &Promise, found: &Tree, op: &Op) -> (Cause, Vec<String>) {
     let found = promise.firm(found.clone());
     let candidates = promise.candidates().iter().map(|candidate| promise.firm(candidate.tree()));
     let candidates: Vec<Tree> = candidates.collect();
@@ -114,8 +153,7 @@ pub fn classify(promise: &Promise, found: &Tree, op: &Op) -> (Cause, Vec<String>
     });
     let (class_worst, place_worst) =
         worst.min().unwrap_or((Class::WrongContent, std::cmp::Reverse(Place::Itself)));
-    let cause =
-        Cause { class: class_worst, op: describe(op), place: place_worst.0.text(op).to_owned() };
+    let cause = Cause::new(class_worst, op, place_worst.0.text(op));
     let tell = |difference: &Difference| {
         let (path, found) = (&difference.path, &difference.found);
         match class(path) {
@@ -131,7 +169,7 @@ pub fn classify(promise: &Promise, found: &Tree, op: &Op) -> (Cause, Vec<String>
 }
 
 /// The cause of a broken promise about single objects: the rule names it.
-pub fn classify_rule(broken: &BrokenPromise, op: &Op) -> Cause {
+pub(super) fn classify_rule(broken: &BrokenPromise, op: &Op) -> Cause {
     let class = match broken.rule {
         Rule::LostObject | Rule::RenameNone | Rule::LostName => Class::LostEntry,
         Rule::RenameBoth | Rule::ReturnedName | Rule::ForeignName => Class::ResurrectedEntry,
@@ -145,7 +183,7 @@ pub fn classify_rule(broken: &BrokenPromise, op: &Op) -> Cause {
         | Rule::LinkCount
         | Rule::Order => Class::WrongContent,
     };
-    Cause { class, op: describe(op), place: broken.rule.to_string() }
+    Cause::new(class, op, broken.rule.to_string())
 }
 
 /// Differences that do not follow from others: no link counts, nothing inside of what is missing.
@@ -173,7 +211,7 @@ pub fn describe(op: &Op) -> String {
     }
 }
 
-/// Where a path lies, seen from an operation: the nearest first.
+/// The place of a path, seen from an operation: the nearest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Itself,

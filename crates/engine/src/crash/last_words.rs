@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::config::CrashConfig;
 use super::finding::{CrashFinding, CrashRecord, KIND, finding_id};
-use super::judge::{Cause, Class, describe};
+use super::judge::{Cause, Class};
 use super::run::CrashPlan;
 use super::script::{Script, pack_power_cut};
 
@@ -77,12 +77,12 @@ pub fn with_script<T>(supervision: &Supervision, script: &Script, work: impl FnO
     done
 }
 
-/// What began has ended.
+/// Notes that what began has ended.
 pub(super) fn end(supervision: &Supervision) {
     with_journal(supervision, |this| this.journal.end());
 }
 
-/// What a finding says of the check that it comes from.
+/// The facts about a check that its findings repeat.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CrashSource {
     subject: String,
@@ -111,7 +111,7 @@ impl CrashSource {
     /// Makes a finding of a script whose execution ended the process; `how` says in which way.
     pub fn last_words(&self, script: Script, how: &str) -> CrashFinding {
         let op = script.ops().last().unwrap_or(&Op::Remount);
-        let cause = Cause { class: Class::Died, op: describe(op), place: how.to_owned() };
+        let cause = Cause::new(Class::Died, op, how);
         let record = CrashRecord {
             kind: KIND.to_owned(),
             id: finding_id(&self.subject, self.geometry, &cause, &script),

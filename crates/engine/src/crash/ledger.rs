@@ -6,12 +6,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fathom_block::Level;
 use fathom_block::disks::StoredRecording;
+use fathom_block::{Level, WriteLog};
 use fathom_core::{Digest, Op, Outcome};
 use serde::{Deserialize, Serialize};
 
-use super::judge::Cause;
+use super::flushes::{FlushPlace, Flushes, Issued};
+use super::judge::{Cause, Unflushed};
 use super::recovery::Recovered;
 use super::script::Script;
 use crate::coverage::{OpCoverage, Seen};
@@ -20,7 +21,7 @@ use crate::coverage::{OpCoverage, Seen};
 const SHARDS: usize = 64;
 
 /// Images recovered so far, by digest.
-pub struct Images {
+pub(crate) struct Images {
     shards: Vec<Mutex<HashMap<Digest, Recovered>>>,
 }
 
@@ -40,11 +41,11 @@ impl Images {
         lock(&self.shards[image.0 as usize % SHARDS])
     }
 
-    /// What became of the image; finds it out if nobody has.
+    /// Returns what became of the image, and finds it out if nobody has.
     ///
     /// # Errors
     /// As `recover`.
-    pub fn get<E>(
+    pub(crate) fn get<E>(
         &self,
         image: Digest,
         recover: impl FnOnce() -> Result<Recovered, E>,
@@ -59,34 +60,29 @@ impl Images {
     }
 
     /// Whether it is known what became of the image.
-    pub fn contains(&self, image: Digest) -> bool {
+    pub(crate) fn contains(&self, image: Digest) -> bool {
         self.shard(image).contains_key(&image)
     }
 
-    /// How many distinct images there are.
-    pub fn len(&self) -> u64 {
+    /// Returns the number of distinct images.
+    pub(crate) fn len(&self) -> u64 {
         self.shards.iter().map(|shard| lock(shard).len() as u64).sum()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 
 /// One way to see a finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sighting {
+pub(crate) struct Sighting {
     /// The whole run, the last power cut included; without one, the last operation shows it.
     pub script: Script,
-    /// What was wrong, in words.
+    /// The violation in words.
     pub what: String,
     /// What the disks of the run were told, if running it again may tell them something else.
     #[serde(skip)]
     pub recording: Option<Arc<StoredRecording>>,
 }
 
-/// How good a sighting is; the smallest is the best.
+/// The quality of a sighting; the smallest is the best.
 type Rank = (usize, usize, String);
 
 impl Sighting {
@@ -100,7 +96,7 @@ impl Sighting {
 
 /// All sightings of one cause.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Group {
+pub(crate) struct Group {
     /// The best one.
     pub best: Sighting,
     rank: Rank,
@@ -112,25 +108,25 @@ pub struct Group {
 
 impl Group {
     /// Whether its best sighting is a better one than that of the other.
-    pub fn is_better_than(&self, other: &Group) -> bool {
+    pub(crate) fn is_better_than(&self, other: &Group) -> bool {
         self.rank < other.rank
     }
 
     /// The weakest power failure that shows it; none if it shows without one.
-    pub fn level_needed(&self) -> Option<Level> {
+    pub(crate) fn level_needed(&self) -> Option<Level> {
         self.levels.first().copied()
     }
 }
 
 /// The findings so far, by cause.
 #[derive(Default)]
-pub struct Groups {
+pub(crate) struct Groups {
     groups: Mutex<BTreeMap<Cause, Group>>,
 }
 
 impl Groups {
     /// Adds a sighting. `recording` is asked for only if the sighting is the best so far.
-    pub fn add(
+    pub(crate) fn add(
         &self,
         cause: Cause,
         image: Digest,
@@ -160,23 +156,18 @@ impl Groups {
         }
     }
 
-    /// How many causes there are.
-    pub fn len(&self) -> usize {
+    /// Returns the number of causes.
+    pub(crate) fn len(&self) -> usize {
         lock(&self.groups).len()
     }
 
-    /// Whether nothing was found.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Everything found, by cause.
-    pub fn snapshot(&self) -> BTreeMap<Cause, Group> {
+    pub(crate) fn snapshot(&self) -> BTreeMap<Cause, Group> {
         lock(&self.groups).clone()
     }
 }
 
-/// Both, and the counters, as they are saved.
+/// The images, the groups and the counters as they are saved.
 #[derive(Serialize, Deserialize)]
 struct Saved {
     images: Vec<(Digest, Recovered)>,
@@ -186,48 +177,61 @@ struct Saved {
     goals: Vec<String>,
     /// As JSON, for the same reason.
     coverage: String,
+    flushes: Flushes,
 }
 
 /// Everything that a crash check remembers.
 #[derive(Default)]
-pub struct Ledger {
-    /// By digest.
+pub(crate) struct Ledger {
+    /// The images that were recovered, by digest.
     pub images: Images,
-    /// By cause.
+    /// The sightings, by cause.
     pub groups: Groups,
-    /// What was reached at least once.
+    /// The goals that were reached at least once.
     pub goals: Mutex<std::collections::BTreeSet<String>>,
+    /// The places where the subject flushes.
+    flushes: Mutex<Flushes>,
     /// What the workloads have exercised; each step counts once, however often it was repeated.
     pub coverage: Mutex<OpCoverage>,
 }
 
 impl Ledger {
     /// Notes that something interesting was reached.
-    pub fn reach(&self, goal: &str) {
+    pub(crate) fn reach(&self, goal: &str) {
         let mut goals = lock(&self.goals);
         if !goals.contains(goal) {
             goals.insert(goal.to_owned());
         }
     }
 
-    /// What was reached.
-    pub fn reached(&self) -> Vec<String> {
+    /// Returns the goals that were reached.
+    pub(crate) fn reached(&self) -> Vec<String> {
         lock(&self.goals).iter().cloned().collect()
     }
 
+    /// Notes where the operations of a step flush.
+    pub(super) fn note_flushes(&self, issued: &Issued<'_>, log: &WriteLog) {
+        lock(&self.flushes).note(issued, log);
+    }
+
+    /// The place of a missing flush: one for all operations, if none of them flushes there.
+    pub(super) fn place_of(&self, unflushed: &Unflushed) -> FlushPlace {
+        lock(&self.flushes).place_of(unflushed)
+    }
+
     /// Notes the operations of a step.
-    pub fn record<'a>(&self, step: impl Iterator<Item = (&'a Op, &'a Outcome)>) {
+    pub(crate) fn record<'a>(&self, step: impl Iterator<Item = (&'a Op, &'a Outcome)>) {
         let mut coverage = lock(&self.coverage);
         step.for_each(|(op, outcome)| coverage.record(op, outcome));
     }
 
-    /// What was recorded.
-    pub fn recorded(&self) -> OpCoverage {
+    /// Returns what the workloads exercised.
+    pub(crate) fn recorded(&self) -> OpCoverage {
         lock(&self.coverage).clone()
     }
 
     /// All of it as bytes.
-    pub fn save(&self) -> Vec<u8> {
+    pub(crate) fn save(&self) -> Vec<u8> {
         let mut images = Vec::new();
         for shard in &self.images.shards {
             images.extend(lock(shard).iter().map(|(image, known)| (*image, known.clone())));
@@ -235,12 +239,13 @@ impl Ledger {
         let groups: Vec<(Cause, Group)> = self.groups.snapshot().into_iter().collect();
         let groups = serde_json::to_string(&groups).expect("plain data");
         let coverage = serde_json::to_string(self.recorded().seen()).expect("plain data");
-        let saved = Saved { images, groups, goals: self.reached(), coverage };
+        let flushes = lock(&self.flushes).clone();
+        let saved = Saved { images, groups, goals: self.reached(), coverage, flushes };
         postcard::to_stdvec(&saved).expect("plain data")
     }
 
     /// Takes over what was saved; false if it is not that.
-    pub fn load(&self, bytes: &[u8]) -> bool {
+    pub(crate) fn load(&self, bytes: &[u8]) -> bool {
         let Ok(saved) = postcard::from_bytes::<Saved>(bytes) else { return false };
         let Ok(groups) = serde_json::from_str::<Vec<(Cause, Group)>>(&saved.groups) else {
             return false;
@@ -253,6 +258,7 @@ impl Ledger {
         }
         lock(&self.groups.groups).extend(groups);
         lock(&self.goals).extend(saved.goals);
+        lock(&self.flushes).merge(saved.flushes);
         lock(&self.coverage).merge(&coverage);
         true
     }

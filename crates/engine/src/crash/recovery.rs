@@ -16,9 +16,9 @@ use super::judge::Class;
 /// Something that no crash may cause, whatever was promised about the contents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Defect {
-    /// What kind.
+    /// The class of the defect.
     pub class: Class,
-    /// What exactly.
+    /// The defect in words.
     pub what: String,
 }
 
@@ -31,7 +31,7 @@ impl Defect {
 /// Facts about a crash image, as the judge needs them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recovered {
-    /// What is visible after mounting.
+    /// The digest of the tree that is visible after mounting.
     pub tree: Digest,
     /// Bytes that one file could take before the disk was full; `None` if that was not tried.
     pub capacity_bytes: Option<u64>,

@@ -27,7 +27,7 @@ pub(super) struct RecordedPlay {
 impl RecordedPlay {
     fn shows(&self, cause: &Cause) -> bool {
         let wrong = self.played.as_ref().and_then(|played| played.wrong.as_ref());
-        wrong.is_some_and(|(seen, _)| seen == cause)
+        wrong.is_some_and(|(seen, _)| seen.is_same(cause))
     }
 }
 
@@ -72,7 +72,7 @@ pub(super) fn record(
     let RecordedPlay { played, recording } = run;
     // A run that the subject does not survive leaves no recording of its end: then this is a fault.
     let back = play_back(subject, config, script, &recording).unwrap_or_default();
-    let proves = back.is_some_and(|back| back.wrong.is_some_and(|(seen, _)| seen == *cause));
+    let proves = back.is_some_and(|back| back.wrong.is_some_and(|(seen, _)| seen.is_same(cause)));
     Ok((played, proves.then_some(recording)))
 }
 
@@ -107,8 +107,9 @@ pub(super) fn record_anywhere(
         let Some(point) = cut else { continue };
         let script = Script(body.0.iter().cloned().chain([Event::PowerCut(point)]).collect());
         let played = play_back(subject, config, &script, &recording)?;
-        let shows =
-            |played: &ExecutedScript| played.wrong.as_ref().is_some_and(|(seen, _)| seen == cause);
+        let shows = |played: &ExecutedScript| {
+            played.wrong.as_ref().is_some_and(|(seen, _)| seen.is_same(cause))
+        };
         if let Some(played) = played.filter(shows) {
             return Ok(Some(ProvenRun { script, played, recording }));
         }
@@ -116,7 +117,7 @@ pub(super) fn record_anywhere(
     Ok(None)
 }
 
-/// What running the workload of a recording again gives.
+/// The result of running the workload of a recording again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunAgain {
@@ -129,7 +130,7 @@ pub enum RunAgain {
 }
 
 impl RunAgain {
-    /// What it means, in words.
+    /// Explains the result in words.
     pub fn explain(self) -> &'static str {
         match self {
             RunAgain::SameLog => "running it again writes the same log",

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::config::{ConfigError, CrashConfig};
 use super::finding::{CrashFinding, first_seen, investigate};
+use super::flushes::FlushPlace;
 use super::judge::{Cause, Class};
 use super::ledger::Group;
 use super::system::CrashSystem;
@@ -21,10 +22,10 @@ use crate::search::{
     self, Checkpoints, Discovery, Observer, Plan, Progress, SearchError, Strategy, search,
 };
 
-/// What is to be done.
+/// The settings of a crash check.
 #[derive(Clone, Debug)]
 pub struct CrashPlan {
-    /// What is explored.
+    /// The workloads, the power failures and the checks.
     pub config: CrashConfig,
     /// bfs, dfs or random walks.
     pub strategy: Strategy,
@@ -38,7 +39,7 @@ pub struct CrashPlan {
     pub memory_max_bytes: Option<u64>,
     /// Stop as soon as something was found.
     pub stop_at_first: bool,
-    /// Where the search is saved, and whether to go on from there.
+    /// The file in which the search is saved, and whether to go on from it.
     pub checkpoint: Option<(PathBuf, bool)>,
     /// Time between two checkpoints.
     pub checkpoint_every: Duration,
@@ -53,7 +54,7 @@ pub struct CrashPlan {
     pub supervision: Supervision,
 }
 
-/// What came out.
+/// The result of a crash check.
 #[derive(Clone, Debug)]
 pub struct CrashReport {
     /// States, transitions, why it ended.
@@ -64,19 +65,19 @@ pub struct CrashReport {
     pub crash_images: u64,
     /// Images that were enumerated, equal ones included.
     pub enumerated: u64,
-    /// Of a check of given workloads: how many there were.
+    /// The number of workloads, in a check of given ones.
     pub workloads: Option<WorkloadCounts>,
-    /// How many images were examined, and how many answered from the memo.
+    /// The numbers of images that were examined and that the memo answered.
     pub memo: MemoCounts,
-    /// What is wrong, worst first.
+    /// The findings, the worst first.
     pub findings: Vec<CrashFinding>,
-    /// What a good run reaches and this one did not.
+    /// Goals that a good run reaches and this one did not.
     pub goals_missed: Vec<&'static str>,
     /// The inputs and outputs that the workloads have exercised.
     pub coverage: OpCoverage,
 }
 
-/// How many workloads a check has executed.
+/// The number of workloads that a check executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkloadCounts {
     /// All of them.
@@ -87,7 +88,7 @@ pub struct WorkloadCounts {
     pub ops: u64,
 }
 
-/// What every run should reach: otherwise it has tested less than it seems.
+/// Goals that every run should reach: otherwise it has tested less than it seems.
 const GOALS: [&str; 2] = ["recovery wrote to the device", "the disk was full"];
 
 /// Why a check could not be made.
@@ -202,30 +203,35 @@ fn label(subject: &dyn DiskFileSystem, config: &CrashConfig) -> String {
     format!("crash {} {} {geometry} {config}", subject.name(), subject.version())
 }
 
-/// What makes sightings one finding. With `group`: the kind of power failure that is needed, and the
-/// class of what it leaves. Where writes must be reordered or lost to show it, a flush is missing, and
-/// of which class its consequences are is chance.
-fn key(
-    cause: &Cause,
-    level: Option<Level>,
-    group: bool,
-) -> (Option<Level>, Option<Class>, Option<Cause>) {
+/// The key by which sightings become one finding.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum GroupKey {
+    /// A flush is missing: of which class its consequences are is chance, and which operation was
+    /// interrupted, too.
+    MissingFlush(FlushPlace),
+    /// The kind of power failure that is needed, and the class of what it leaves.
+    Class(Option<Level>, Class),
+    /// A cause by itself: nothing is grouped.
+    Single(Cause),
+}
+
+fn key(system: &CrashSystem<'_>, cause: &Cause, level: Option<Level>, group: bool) -> GroupKey {
     let reordered = matches!(level, Some(Level::Epoch | Level::Lost));
-    match group {
-        true if reordered => (level, None, None),
-        true => (level, Some(cause.class), None),
-        false => (level, None, Some(cause.clone())),
+    match &cause.unflushed {
+        _ if !group => GroupKey::Single(cause.clone()),
+        Some(unflushed) if reordered => GroupKey::MissingFlush(system.ledger.place_of(unflushed)),
+        _ => GroupKey::Class(level, cause.class),
     }
 }
 
 /// A signature of a cause with all its sightings.
 type Member = (Cause, Group);
 
-/// What was found, by cause: the best sighting of each, and the others that have the same cause.
+/// Groups what was found by cause: the best sighting of each, and the others that have the same cause.
 fn causes(system: &CrashSystem<'_>, group: bool) -> Vec<(Cause, Group, Vec<Member>)> {
     let mut causes: BTreeMap<_, Vec<Member>> = BTreeMap::new();
     for (cause, sightings) in system.ledger.groups.snapshot() {
-        let key = key(&cause, sightings.level_needed(), group);
+        let key = key(system, &cause, sightings.level_needed(), group);
         causes.entry(key).or_default().push((cause, sightings));
     }
     let mut found = Vec::new();
@@ -249,7 +255,7 @@ fn variant((cause, group): &Member) -> Variant {
     }
 }
 
-/// Where a check is, for those who watch it.
+/// Describes the progress of a check for an observer.
 fn progress(
     system: &CrashSystem<'_>,
     plan: &CrashPlan,
@@ -278,7 +284,7 @@ pub(super) struct Watcher<'a, 'o> {
     pub(super) told: BTreeMap<Cause, Told>,
 }
 
-/// What was told of a cause when it was first seen.
+/// A record of what was told of a cause when it was first seen.
 pub(super) struct Told {
     level: Option<Level>,
     /// The id under which it was told; none if another cause of its group was told before.
@@ -311,7 +317,7 @@ impl Watcher<'_, '_> {
             }
             let level = group.level_needed();
             let is_same = |(told, about): (&Cause, &Told)| {
-                let key = |cause, level| key(cause, level, self.plan.group);
+                let key = |cause, level| key(self.system, cause, level, self.plan.group);
                 key(told, about.level) == key(&cause, level)
             };
             let (mut id, mut news) = (None, false);

@@ -68,7 +68,7 @@ impl Script {
         })
     }
 
-    /// How many operations there are.
+    /// Returns the number of operations.
     pub fn ops_len(&self) -> usize {
         self.ops().count()
     }

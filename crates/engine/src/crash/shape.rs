@@ -20,7 +20,7 @@ use super::workload::StepKind;
 const DOMAIN_SHAPE: u64 = 17;
 
 /// The encoding of a tree. `open` says which paths are open.
-pub fn encode(tree: &Tree, open: &dyn Fn(&FsPath) -> bool) -> Vec<u8> {
+pub(crate) fn encode(tree: &Tree, open: &dyn Fn(&FsPath) -> bool) -> Vec<u8> {
     let mut children: BTreeMap<FsPath, Vec<Vec<u8>>> = BTreeMap::new();
     // Paths are sorted, so children come after their parents: backwards every directory is complete
     // when it is met.
@@ -45,7 +45,7 @@ pub fn encode(tree: &Tree, open: &dyn Fn(&FsPath) -> bool) -> Vec<u8> {
 }
 
 /// The identity of a shape that came about by these last steps.
-pub fn key(encoding: &[u8], recent: &[StepKind]) -> Digest {
+pub(crate) fn key(encoding: &[u8], recent: &[StepKind]) -> Digest {
     let mut bytes = encoding.to_vec();
     bytes.extend(recent.iter().map(|kind| *kind as u8));
     bytes.push(recent.len() as u8);

@@ -125,7 +125,7 @@ impl Shrinker<'_> {
         }
         let played = self.system.play(&script)?;
         let wrong = played.and_then(|played| played.wrong);
-        if wrong.is_some_and(|(cause, _)| cause == *self.cause) {
+        if wrong.is_some_and(|(cause, _)| cause.is_same(self.cause)) {
             self.best = script;
             return Ok(true);
         }

@@ -77,22 +77,22 @@ impl fmt::Display for StepKind {
 /// Operations that belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What it is.
+    /// The kind of step.
     pub kind: StepKind,
-    /// What is executed.
+    /// The operations that are executed.
     pub ops: Vec<Op>,
 }
 
 /// A slot that steps use for themselves; those that stay open count from 1.
 const OWN_SLOT: Slot = 0;
 
-/// What steps are made from.
+/// The state from which the next steps are made.
 pub struct View<'a> {
     /// The settings.
     pub config: &'a CrashConfig,
-    /// What is there.
+    /// The present tree.
     pub tree: &'a Tree,
-    /// What is open.
+    /// The open files, by slot.
     pub open: &'a BTreeMap<Slot, FsPath>,
     /// No write of the workload so far has used this seed or a larger one.
     pub seed: u64,
@@ -269,7 +269,7 @@ impl View<'_> {
         depth(dir) + 1 + height <= self.config.dirs_deep_max
     }
 
-    /// What a rename of `from` could replace in `dir`.
+    /// Lists what a rename of `from` could replace in `dir`.
     fn victims(&self, from: &FsPath, kind: Kind, dir: &FsPath) -> impl Iterator<Item = &FsPath> {
         self.tree.entries.iter().filter_map(move |(path, entry)| {
             let fit = path.parent().as_ref() == Some(dir) && path != from && entry.kind == kind;
@@ -296,7 +296,7 @@ fn is_inside(path: &FsPath, dir: &FsPath) -> bool {
     path.as_bytes().strip_prefix(dir.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'/'))
 }
 
-/// How many levels below the root a path is.
+/// Returns how many levels below the root a path is.
 fn depth(path: &FsPath) -> usize {
     match path.as_bytes() {
         b"." => 0,

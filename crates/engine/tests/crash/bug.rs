@@ -12,6 +12,10 @@ pub(crate) enum Bug {
     NoFlushBefore,
     /// Nothing makes the device write what it has taken.
     NoFlushAfter,
+    /// The same, but only after `mkdir`.
+    NoFlushAfterMkdir,
+    /// The same, but only after `mkdir` and after `unlink`: two places where it was forgotten.
+    NoFlushAfterTwo,
     /// All snapshots have the same number: it is chance which one is newest.
     StaleSequence,
 

@@ -7,6 +7,7 @@ mod memo;
 mod mutants;
 mod promise;
 mod records;
+mod seams;
 mod toy;
 mod twice;
 

@@ -263,18 +263,7 @@ fn a_check_comes_to_the_same_with_and_without() {
             system.memo = memo;
             let plan = Plan { threads: 1, depth_max: Some(config.depth), ..Plan::default() };
             let report = search(&system, &Strategy::Bfs, &plan, &mut Nobody).expect("it runs");
-            let groups: Vec<String> = system
-                .ledger
-                .groups
-                .snapshot()
-                .into_iter()
-                .map(|(cause, group)| {
-                    let mut images: Vec<_> = group.images.iter().collect();
-                    images.sort_unstable();
-                    format!("{cause}: {} {images:?} {:?}", group.best.what, group.best.script)
-                })
-                .collect();
-            let images = system.ledger.images.len();
+            let (groups, images) = (system.found(), system.images());
             (report.states, report.transitions, images, groups, system.memo.counts())
         };
         let (with, without) = (run(Memo::default()), run(Memo::default().disabled()));

@@ -6,11 +6,11 @@ use fathom_core::Digest;
 use fathom_engine::crash::config::Identity;
 use fathom_engine::crash::recovery::{Recovered, questions};
 use fathom_engine::crash::workload::StepKind;
-use fathom_engine::crash::{Class, CrashConfig, CrashReport};
+use fathom_engine::crash::{Class, CrashConfig, CrashPlan, CrashReport};
 
 use super::bug::Bug;
 use super::toy::Toy;
-use super::{base, check, find};
+use super::{base, check, find, plan, run};
 
 fn config(levels: &[Level], depth: u32) -> CrashConfig {
     CrashConfig { levels: levels.to_vec(), depth, sizes: vec![600], fsck: false, ..base() }
@@ -71,6 +71,35 @@ fn flushes_that_are_missing_show_only_if_writes_are_reordered() {
     let all = [Class::Unmountable, Class::LostEntry, Class::ResurrectedEntry, Class::WrongContent];
     assert_eq!(found(&after, &[Level::Epoch]), all);
     assert_eq!(found(&after, &[Level::Lost]), all);
+}
+
+/// However many consequences it has, one missing flush is one finding, and two are two.
+#[test]
+fn findings_are_as_many_as_missing_flushes() {
+    let group = |bug: Option<Bug>| {
+        let toy = Toy::new(Durable::Operation);
+        let toy = bug.into_iter().fold(toy, Toy::with);
+        let plan = CrashPlan { group: true, ..plan(&config(&[Level::Epoch], 3)) };
+        let report = run(&toy, &plan);
+        let mut places = Vec::new();
+        for finding in &report.findings {
+            let cause = &finding.record.cause;
+            assert_eq!(finding.record.runs_reproduced, finding.record.runs, "{finding}");
+            places.push(cause.unflushed.as_ref().map(ToString::to_string).unwrap_or_default());
+        }
+        places.sort_unstable();
+        let variants = report.findings.iter().map(|finding| finding.record.variants.len());
+        (places, variants.sum::<usize>())
+    };
+    assert_eq!(group(None).0, [""; 0]);
+    let (places, variants) = group(Some(Bug::NoFlushAfterMkdir));
+    assert_eq!(places, ["no flush after mkdir"]);
+    assert!(variants > 3, "{variants} other consequences");
+    let (places, _) = group(Some(Bug::NoFlushAfterTwo));
+    assert_eq!(places, ["no flush after mkdir", "no flush after unlink"]);
+    let (places, variants) = group(Some(Bug::NoFlushAfter));
+    assert_eq!(places.len(), 1, "{places:?}");
+    assert!(variants > 10, "{variants} other consequences");
 }
 
 #[test]

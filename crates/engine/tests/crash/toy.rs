@@ -204,6 +204,8 @@ struct Mount {
     /// What is visible.
     now: Volume,
     open: BTreeMap<Slot, OpenFile>,
+    /// The present operation is one after which nobody flushes.
+    forgets_flush: bool,
 }
 
 fn io(_: DeviceError) -> Errno {
@@ -213,7 +215,16 @@ fn io(_: DeviceError) -> Errno {
 impl Mount {
     fn new(design: Design, device: Recorder) -> Mount {
         let (stored, now) = (Volume::default(), Volume::default());
-        Mount { design, device, area: 0, sequence: 0, stored, now, open: BTreeMap::new() }
+        Mount {
+            design,
+            device,
+            area: 0,
+            sequence: 0,
+            stored,
+            now,
+            open: BTreeMap::new(),
+            forgets_flush: false,
+        }
     }
 
     fn has(&self, bug: Bug) -> bool {
@@ -249,7 +260,7 @@ impl Mount {
             bytes.extend(body);
         }
         self.device.write(at, &bytes).map_err(io)?;
-        if !self.has(Bug::NoFlushAfter) {
+        if !self.has(Bug::NoFlushAfter) && !self.forgets_flush {
             self.device.flush();
         }
         self.area = area;
@@ -445,6 +456,11 @@ fn below<'p>(path: &'p FsPath, dir: &FsPath) -> Option<&'p [u8]> {
 impl Mounted for Mount {
     fn apply(&mut self, op: &Op) -> Outcome {
         let before = (self.now.clone(), self.open.clone());
+        self.forgets_flush = match op {
+            Op::Mkdir { .. } => self.has(Bug::NoFlushAfterMkdir) || self.has(Bug::NoFlushAfterTwo),
+            Op::Unlink { .. } => self.has(Bug::NoFlushAfterTwo),
+            _ => false,
+        };
         let result = self.execute(op).and_then(|value| self.settle(op).map(|()| value));
         if result.is_err() {
             (self.now, self.open) = before;

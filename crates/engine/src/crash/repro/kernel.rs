@@ -7,33 +7,14 @@ use std::fmt::Write as _;
 use fathom_core::flags::{FallocateMode, OpenFlags};
 use fathom_core::{FsPath, Op, Slot, Target};
 
-use super::super::finding::CrashRecord;
-use super::comment;
+use super::{Case, comment};
+use crate::crash::judge::Class;
 
-/// The name of the script that shows the recorded disk.
+/// The name of the script that judges the recorded disk.
 pub(in crate::crash) const SCRIPT: &str = "repro.sh";
 
-/// The script that shows the recorded disk.
-const SHOW: &str = r#"#!/bin/bash
-# Mounts the disk that the power failure left, and shows what is on it. Needs root.
-#
-@STORY@
-set -u
-here=$(cd "$(dirname "$0")" && pwd)
-work=$(mktemp -d)
-trap 'umount "$work/mnt" 2>/dev/null; rm -rf "$work"' EXIT
-cp "$here/crash.img" "$work/disk" || exit 2
-mkdir "$work/mnt"
-if ! mount -t @TYPE@ -o loop@OPTIONS@ "$work/disk" "$work/mnt"; then
-    echo "it does not mount"
-    exit 1
-fi
-(cd "$work/mnt" && find . -printf '%y %m %n %s %p\n' | sort -k5)
-echo "what was promised:"
-cat "$here/promised.tree"
-umount "$work/mnt"
-@CHECK@
-"#;
+/// The script that judges the recorded disk.
+const JUDGE: &str = include_str!("judge.sh.in");
 
 /// A test for xfstests.
 const FLAKEY: &str = r#"#! /bin/bash
@@ -77,16 +58,39 @@ exit
 "#;
 
 /// Files for a finding on the file system of that name.
-pub(super) fn files(record: &CrashRecord, ops: &[&Op]) -> Vec<(&'static str, String)> {
-    let Some(kernel) = Kernel::of(&record.subject) else { return Vec::new() };
-    let story = comment("# ", &record.story);
-    let show = SHOW
+pub(super) fn files(case: &Case<'_>) -> Vec<(&'static str, String)> {
+    let Some(kernel) = Kernel::of(&case.record.subject) else { return Vec::new() };
+    let story = comment("# ", &case.record.story);
+    let class = case.record.cause.class;
+    let checker = if class == Class::Rejected { kernel.check } else { "" };
+    let (shown, missing) = differences(case);
+    let judge = JUDGE
         .replace("@STORY@", &story)
         .replace("@TYPE@", kernel.fs_type)
         .replace("@OPTIONS@", &kernel.options)
-        .replace("@CHECK@", kernel.check);
-    let flakey = FLAKEY.replace("@STORY@", &story).replace("@OPS@", &commands(ops));
-    vec![(SCRIPT, show), ("xfstests.sh", flakey)]
+        .replace("@MOUNTABLE@", if class == Class::Unmountable { "0" } else { "" })
+        .replace("@CHECK@", checker)
+        .replace("@SHOWN@", &python_list(&shown))
+        .replace("@MISSING@", &python_list(&missing));
+    let flakey = FLAKEY.replace("@STORY@", &story).replace("@OPS@", &commands(case.ops));
+    vec![(SCRIPT, judge), ("xfstests.sh", flakey)]
+}
+
+/// What tells the state that was found from the legal one that it resembles most: lines that are
+/// there, and lines that are not.
+fn differences(case: &Case<'_>) -> (Vec<String>, Vec<String>) {
+    let Some(found) = case.found else { return (Vec::new(), Vec::new()) };
+    let without = |lines: &[String], others: &[String]| -> Vec<String> {
+        lines.iter().filter(|line| !others.contains(line)).cloned().collect()
+    };
+    let compare = |legal: &Vec<String>| (without(found, legal), without(legal, found));
+    let nearest = case.legal.iter().map(compare);
+    nearest.min_by_key(|(shown, missing)| shown.len() + missing.len()).unwrap_or_default()
+}
+
+fn python_list(lines: &[String]) -> String {
+    let quoted: Vec<String> = lines.iter().map(|line| format!("{line:?}")).collect();
+    format!("[{}]", quoted.join(", "))
 }
 
 /// What a script must know of a file system.

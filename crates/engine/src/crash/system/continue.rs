@@ -107,7 +107,7 @@ impl CrashSystem<'_> {
     pub(super) fn crashes(&self, state: &State, step: &Step, actions: &mut Vec<Action>) {
         let Ok(taken) = self.take_whole(state, step) else { return };
         let mut seen = HashSet::new();
-        for (op, interruption) in self.interruptions(&state.base, step, &taken) {
+        for (op, interruption) in self.interruptions(state, step, &taken) {
             for level in &self.levels {
                 let _ = self.visit(*level, &interruption.window, &mut |point, image, known| {
                     let legal = known.defect.is_none()

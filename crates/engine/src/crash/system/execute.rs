@@ -7,7 +7,8 @@ use fathom_model::Model;
 
 use super::CrashSystem;
 use super::state::State;
-use crate::crash::judge::{Cause, Class, anonymous, describe};
+use crate::crash::flushes::Issued;
+use crate::crash::judge::{Cause, Class, anonymous};
 use crate::crash::last_words;
 use crate::crash::ledger::Sighting;
 use crate::crash::promise::Promise;
@@ -17,10 +18,10 @@ use crate::crash::workload::Step;
 /// A step that was taken on the subject and on the reference.
 pub(super) struct ExecutedStep {
     pub(super) recording: Recording,
-    /// How many operations were repeated before the step.
+    /// The number of operations that were repeated before the step.
     pub(super) repeated: usize,
     pub(super) model: Model,
-    /// What is legal during each operation of the step, and after it.
+    /// The promises during each operation of the step, and after it.
     pub(super) promises: Vec<(Promise, Promise)>,
 }
 
@@ -55,7 +56,7 @@ pub(super) enum Refusal {
 
 impl Refusal {
     fn wrong(op: &Op, what: String, ops: usize) -> Refusal {
-        let cause = Cause { class: Class::WrongAnswer, op: describe(op), place: anonymous(&what) };
+        let cause = Cause::new(Class::WrongAnswer, op, anonymous(&what));
         Refusal::Wrong { cause, what, ops }
     }
 }
@@ -163,6 +164,8 @@ impl CrashSystem<'_> {
     pub(super) fn take_noting(&self, state: &State, step: &Step) -> Option<ExecutedStep> {
         let taken = self.record(state, step, true).and_then(|recording| {
             self.ledger.record(answers(state, step, &recording));
+            let issued = Issued { since: &state.since, step: &step.ops, marks: &recording.marks };
+            self.ledger.note_flushes(&issued, &recording.log);
             self.compare_whole(state, step, recording)
         });
         match taken {

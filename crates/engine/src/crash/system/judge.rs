@@ -14,7 +14,8 @@ use fathom_core::{Digest, HarnessFault, Op, Tree};
 use super::CrashSystem;
 use super::execute::ExecutedStep;
 use super::state::State;
-use crate::crash::judge::{Cause, Class, anonymous, classify, classify_rule, describe};
+use crate::crash::flushes::Issued;
+use crate::crash::judge::{Cause, Class, anonymous, classify, classify_rule};
 use crate::crash::last_words;
 use crate::crash::ledger::Sighting;
 use crate::crash::promise::{BrokenPromise, DiskContents, Promise};
@@ -25,19 +26,41 @@ use crate::crash::workload::Step;
 /// Trees that are kept.
 const TREES_MAX: usize = 10_000;
 
-/// Where in a recording the power fails.
+/// A part of a recording in which the power fails.
 pub(super) struct Interruption<'a> {
     pub(super) window: Window<'a>,
     pub(super) promise: &'a Promise,
     pub(super) op: &'a Op,
-    /// What was decided about trees so far: many disks show the same.
+    /// The operations that wrote the log of the window.
+    pub(super) issued: Issued<'a>,
+    /// Whether the operation has returned.
+    pub(super) returned: bool,
+    /// Decisions about trees so far: many disks show the same.
     decided: RefCell<HashMap<Digest, Option<BrokenPromise>>>,
 }
 
 impl<'a> Interruption<'a> {
-    /// The power fails in the window; `promise` says what may be left.
-    pub(super) fn new(window: Window<'a>, promise: &'a Promise, op: &'a Op) -> Interruption<'a> {
-        Interruption { window, promise, op, decided: RefCell::default() }
+    /// The power fails in the window, while `op` runs; `promise` says what may be left.
+    pub(super) fn new(
+        window: Window<'a>,
+        promise: &'a Promise,
+        op: &'a Op,
+        issued: Issued<'a>,
+    ) -> Interruption<'a> {
+        let decided = RefCell::default();
+        Interruption { window, promise, op, issued, returned: false, decided }
+    }
+
+    /// The power fails when the operation has returned.
+    pub(super) fn after(self) -> Interruption<'a> {
+        Interruption { returned: true, ..self }
+    }
+}
+
+impl<'a> Issued<'a> {
+    /// The operations of a step and those before it.
+    pub(super) fn of(state: &'a State, step: &'a Step, taken: &'a ExecutedStep) -> Issued<'a> {
+        Issued { since: &state.since, step: &step.ops, marks: &taken.recording.marks }
     }
 }
 
@@ -53,17 +76,18 @@ impl CrashSystem<'_> {
     /// The interruptions of a step in which the power may fail: during each operation, and after it.
     pub(super) fn interruptions<'t>(
         &self,
-        base: &'t Image,
+        state: &'t State,
         step: &'t Step,
         taken: &'t ExecutedStep,
     ) -> impl Iterator<Item = (usize, Interruption<'t>)> {
-        let (whole, marks) = (self.window(base, taken), taken.marks());
+        let (whole, marks) = (self.window(&state.base, taken), taken.marks());
+        let issued = Issued::of(state, step, taken);
         step.ops.iter().zip(&taken.promises).enumerate().flat_map(move |(index, (op, promise))| {
             let (from, to) = (marks[index], marks[index + 1]);
             let window = |from, to| whole.clone().between(from, to);
-            let during = Interruption::new(window(from, to), &promise.0, op);
-            let after = Interruption::new(window(to, to), &promise.1, op);
-            [(index, during), (index, after)]
+            let during = Interruption::new(window(from, to), &promise.0, op, issued);
+            let after = Interruption::new(window(to, to), &promise.1, op, issued);
+            [(index, during), (index, after.after())]
         })
     }
 
@@ -76,7 +100,7 @@ impl CrashSystem<'_> {
             let ops = if taken.recording.unmounted.is_some() { &[] } else { &*step.ops };
             self.stored(state, self.segment(state, ops, taken))
         };
-        for (index, interruption) in self.interruptions(&state.base, step, taken) {
+        for (index, interruption) in self.interruptions(state, step, taken) {
             let script = |point: &CrashPoint| {
                 let events = step.ops[..=index].iter().cloned().map(Event::Op);
                 state.script(events.chain([Event::PowerCut(point.clone())]))
@@ -95,7 +119,7 @@ impl CrashSystem<'_> {
     fn examine_ahead(&self, state: &State, step: &Step, taken: &ExecutedStep) -> Option<()> {
         let mut known = fathom_block::Distinct::default();
         let mut batch: Vec<Image> = Vec::new();
-        for (_, interruption) in self.interruptions(&state.base, step, taken) {
+        for (_, interruption) in self.interruptions(state, step, taken) {
             for level in &self.levels {
                 let enumerator = level.enumerator(&self.config.bounds);
                 let flow = enumerator.visit(&interruption.window, &mut |_, image| {
@@ -132,7 +156,8 @@ impl CrashSystem<'_> {
         let atomic_bytes = self.subject.geometry().atomic_bytes;
         let window = Window::new(&image, &mounted.log, atomic_bytes).between(0, mounted.marks[0]);
         let (_, promise) = &taken.promises[0];
-        let interruption = Interruption::new(window, promise, &step.ops[0]);
+        let issued = Issued { since: &[], step: &[], marks: &mounted.marks };
+        let interruption = Interruption::new(window, promise, &step.ops[0], issued);
         let script = |point: &CrashPoint| {
             // The sync after the mount is never reached: it says which mount is meant.
             let ops = [Op::Remount, Op::Sync].map(Event::Op);
@@ -159,7 +184,8 @@ impl CrashSystem<'_> {
         for level in &self.levels {
             let _ = self.visit(*level, &interruption.window, &mut |point, image, known| {
                 self.enumerated.fetch_add(1, Ordering::Relaxed);
-                if let Some((cause, what)) = self.verdict(interruption, image, known, floor) {
+                if let Some((cause, what)) = self.verdict(interruption, point, image, known, floor)
+                {
                     let sighting = Sighting { script: script(point), what, recording: None };
                     let groups = &self.ledger.groups;
                     groups.add(cause, image.digest(), Some(*level), sighting, recording);
@@ -228,7 +254,7 @@ impl CrashSystem<'_> {
         Some(())
     }
 
-    /// What became of a disk; `None` after a failure of our own.
+    /// Returns what became of a disk; `None` after a failure of our own.
     pub(super) fn recovered(&self, image: &Image) -> Option<Recovered> {
         let recover = || {
             let facts =
@@ -298,8 +324,23 @@ impl CrashSystem<'_> {
         Some(smaller.saturating_sub(self.subject.guarantee().capacity_slack_bytes.is))
     }
 
-    /// What is wrong with a disk, if anything.
+    /// Judges the disk of a power failure: the violation with its cause, if there is one.
     pub(super) fn verdict(
+        &self,
+        interruption: &Interruption<'_>,
+        point: &CrashPoint,
+        image: &Image,
+        known: &Recovered,
+        capacity_floor: Option<u64>,
+    ) -> Option<(Cause, String)> {
+        let (cause, what) = self.violation(interruption, image, known, capacity_floor)?;
+        let Interruption { window, issued, returned, .. } = interruption;
+        let unflushed = issued.unflushed(window, point, *returned);
+        Some((Cause { unflushed, ..cause }, what))
+    }
+
+    /// Judges a disk by itself.
+    fn violation(
         &self,
         interruption: &Interruption<'_>,
         image: &Image,
@@ -308,9 +349,7 @@ impl CrashSystem<'_> {
     ) -> Option<(Cause, String)> {
         let Interruption { promise, op, .. } = interruption;
         let must_recover = self.subject.guarantee().recovers.is;
-        let cause = |class, what: &str| {
-            (Cause { class, op: describe(op), place: anonymous(what) }, what.to_owned())
-        };
+        let cause = |class, what: &str| (Cause::new(class, op, anonymous(what)), what.to_owned());
         let tree = || self.tree(image);
         let defect = known.defect.as_ref().filter(|_| must_recover);
         if let Some(defect) = defect {

@@ -24,9 +24,11 @@ use fathom_core::{Digest, FsPath, HarnessFault, Supervision, Tree};
 use fathom_model::{Config, Model, Quirks};
 
 use crate::crash::config::{CrashConfig, Identity};
+use crate::crash::judge::Cause;
 use crate::crash::ledger::Ledger;
 use crate::crash::promise::{Promise, Sums};
 use crate::crash::recovery::questions;
+use crate::crash::script::Script;
 use crate::crash::shape;
 use crate::crash::workload::{Step, View};
 use crate::search::System;
@@ -37,7 +39,7 @@ pub use state::State;
 /// Domain of the digest that identifies a state.
 const DOMAIN_STATE: u64 = 18;
 
-/// What can happen.
+/// An action of the search.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// A step of the workload.
@@ -46,9 +48,9 @@ pub enum Action {
     Crash {
         /// The step.
         step: Step,
-        /// Which of its operations.
+        /// The index of the interrupted operation.
         op: usize,
-        /// What is left.
+        /// The crash point that says what is left.
         point: CrashPoint,
     },
 }
@@ -62,8 +64,8 @@ pub struct CrashSystem<'a> {
     blank: Image,
     /// The configuration of the reference.
     reference: Config,
-    /// What was found.
-    pub ledger: Ledger,
+    /// The images and the findings so far.
+    pub(crate) ledger: Ledger,
     /// Facts that need no examination.
     pub memo: Memo,
     fault: Mutex<Option<HarnessFault>>,
@@ -128,7 +130,19 @@ impl<'a> CrashSystem<'a> {
         CrashSystem { supervision: supervision.clone(), ..self }
     }
 
-    /// How many disks were enumerated so far, equal ones included.
+    /// What was found so far: each cause with the number of disks that show it, and the best way to see
+    /// it.
+    pub fn found(&self) -> Vec<(Cause, usize, Script)> {
+        let groups = self.ledger.groups.snapshot().into_iter();
+        groups.map(|(cause, group)| (cause, group.images.len(), group.best.script)).collect()
+    }
+
+    /// Returns the number of distinct disks that were judged so far.
+    pub fn images(&self) -> u64 {
+        self.ledger.images.len()
+    }
+
+    /// Returns the number of disks that were enumerated so far, equal ones included.
     pub fn enumerated(&self) -> u64 {
         self.enumerated.load(Ordering::Relaxed)
     }

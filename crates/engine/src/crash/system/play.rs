@@ -11,8 +11,10 @@ use super::CrashSystem;
 use super::execute::Refusal;
 use super::judge::Interruption;
 use super::state::State;
+use crate::crash::flushes::Issued;
 use crate::crash::judge::Cause;
-use crate::crash::promise::Candidate;
+use crate::crash::promise::{Candidate, DiskContents, Promise};
+use crate::crash::repro::listing;
 use crate::crash::script::{Event, Script};
 use crate::crash::workload::{Step, StepKind};
 use crate::search::System;
@@ -20,7 +22,7 @@ use crate::search::System;
 /// A script that was played on the subject, to its end.
 #[derive(Debug)]
 pub struct ExecutedScript {
-    /// What is wrong at the end, if anything.
+    /// The violation at the end, if there is one.
     pub wrong: Option<(Cause, String)>,
     /// The image that the last power failure left; blank if there was none.
     pub image: Image,
@@ -28,11 +30,15 @@ pub struct ExecutedScript {
     pub before: Tree,
     /// The legal trees after the last power failure.
     pub promised: Vec<Tree>,
+    /// The legal states object by object with the contents, for reproducers.
+    pub(in crate::crash) legal: Vec<Vec<String>>,
+    /// The state that was found, in the same way, where not all legal states are whole ones.
+    pub(in crate::crash) shown: Option<Vec<String>>,
     /// Visible at the end; what made that impossible.
     pub found: Result<Tree, SubjectFailure>,
     /// Visible once the file system has repaired itself, if that is something else.
     pub repaired: Option<Tree>,
-    /// What the device was told during the last operation, and whether it arrived.
+    /// The writes, erases and flushes of the last operation, each with whether it arrived.
     pub writes: Vec<(String, bool)>,
 }
 
@@ -66,6 +72,8 @@ impl CrashSystem<'_> {
             image: self.blank.clone(),
             before: state.tree(),
             promised: Vec::new(),
+            legal: Vec::new(),
+            shown: None,
             found: Ok(state.tree()),
             repaired: None,
             writes: Vec::new(),
@@ -90,12 +98,16 @@ impl CrashSystem<'_> {
         let window = self.window(&state.base, &taken);
         played.image = window.rebuild(point).ok()?;
         played.writes = tell_writes(&window, from.min(at), to, point);
-        let interruption = Interruption::new(window.between(from, to), promise, op);
+        let issued = Issued::of(state, step, &taken);
+        let returned = std::ptr::eq(promise, after);
+        let interruption = Interruption::new(window.between(from, to), promise, op, issued);
+        let interruption = if returned { interruption.after() } else { interruption };
         let known = self.recovered(&played.image)?;
         let floor = self.capacity_floor(&interruption);
-        played.wrong = self.verdict(&interruption, &played.image, &known, floor);
+        played.wrong = self.verdict(&interruption, point, &played.image, &known, floor);
         played.promised = promise.candidates().iter().map(Candidate::tree).collect();
         self.look(&mut played)?;
+        self.list(&mut played, promise);
         Some(played)
     }
 
@@ -111,6 +123,23 @@ impl CrashSystem<'_> {
         let repaired = facts.repaired.as_ref().and_then(|repaired| repaired.as_ref().ok());
         played.repaired = repaired.map(whole).filter(|tree| played.found.as_ref() != Ok(tree));
         Some(())
+    }
+
+    /// Lists the legal states and what was found. What is loose may be anything: then no list says what
+    /// is legal.
+    fn list(&self, played: &mut ExecutedScript, promise: &Promise) {
+        let models = promise.candidates().iter().map(Candidate::model);
+        if !promise.is_per_object() {
+            let exact = promise.is_exact();
+            played.legal = models.filter(|_| exact).map(listing::plain).collect();
+            return;
+        }
+        played.legal = models.map(listing::whole).collect();
+        if let Ok(tree) = &played.found {
+            let (subject, image) = (&*self.subject, &played.image);
+            let mut contents = DiskContents { subject, image, tree, sums: None };
+            played.shown = Some(listing::found(tree, &mut contents));
+        }
     }
 
     /// All scripts that continue `script`, which ends with an operation, by a power failure in or
@@ -138,14 +167,14 @@ impl CrashSystem<'_> {
     ) {
         let Some(state) = self.lead(before) else { return };
         let Ok(taken) = self.take(&state, step) else { return };
-        for (_, interruption) in self.interruptions(&state.base, step, &taken) {
+        for (_, interruption) in self.interruptions(&state, step, &taken) {
             let floor = self.capacity_floor(&interruption);
             for level in &self.levels {
                 let flow =
                     self.visit(*level, &interruption.window, &mut |point, image, known| match self
-                        .verdict(&interruption, image, known, floor)
+                        .verdict(&interruption, point, image, known, floor)
                     {
-                        Some((seen, _)) if seen == *cause => found(point.clone()),
+                        Some((seen, _)) if seen.is_same(cause) => found(point.clone()),
                         _ => ControlFlow::Continue(()),
                     });
                 if flow.is_break() {

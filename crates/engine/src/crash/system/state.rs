@@ -31,7 +31,7 @@ pub struct State {
     pub(super) model: Model,
     /// The open files.
     pub(super) open: BTreeMap<Slot, FsPath>,
-    /// What a power failure may leave now.
+    /// The states that a power failure may leave now.
     pub(super) promise: Promise,
     /// The kinds of the last steps, newest last.
     pub(super) recent: Vec<StepKind>,
@@ -41,7 +41,7 @@ pub struct State {
     pub(super) seed: u64,
     /// Digest of the device, if states are identified by it.
     pub(super) image: Digest,
-    /// What was recorded of earlier mounts, if it may be different the next time.
+    /// The recordings of earlier mounts, if they may be different the next time.
     pub(super) earlier: Vec<Arc<Segment>>,
 }
 
@@ -58,7 +58,7 @@ impl State {
         Script(events.chain(more).collect())
     }
 
-    /// What the reference shows.
+    /// Returns the tree that the reference shows.
     pub(super) fn tree(&self) -> Tree {
         self.model.clone().observe().expect("the model can always be observed")
     }
