@@ -12,8 +12,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fathom_block::{BlockBacked, Image, Mounted, Recorder};
 use fathom_core::{
-    Capability, CheckerReport, Errno, FsPath, HarnessFault, Kind, Op, Outcome, Payload, PlainTree,
-    RestoreMethod, Saved, Slot, Statfs, Subject, Testbed, Tree,
+    Capability, CheckerReport, Entry, Errno, FsPath, HarnessFault, Kind, Op, Outcome, Payload,
+    PlainTree, RestoreMethod, Saved, Slot, Statfs, Subject, Testbed, Tree,
 };
 
 /// What every library file system has, by the names of operations.
@@ -35,6 +35,9 @@ pub(crate) const OPERATIONS: &[&str] = &[
 
 /// The unit in which space is told.
 const BLOCK_BYTES: u64 = 512;
+
+/// What file systems on disks give out at once, at most: blocks of ext4, clusters of FAT.
+const UNIT_BYTES: u64 = 4096;
 
 /// See the module documentation.
 pub(crate) struct LibrarySubject {
@@ -151,14 +154,23 @@ impl LibrarySubject {
         self.complaints.push(format!("{what}: the library panicked: {text}"));
     }
 
-    /// How much of the device is not taken by the contents of files: the library is not asked, so that
-    /// it cannot excuse itself.
+    /// How much of the device is not taken by what is visible: the library is not asked, so that it
+    /// cannot excuse itself. Everything takes whole units, a file one more than its contents and a
+    /// directory two, as on littlefs: who fills a disk with directories has filled it.
     fn statfs(&mut self) -> Result<Outcome, HarnessFault> {
         let tree = self.observe()?;
-        let files = tree.entries.values().filter(|entry| entry.kind == Kind::File);
-        let used: u64 = files.map(|entry| entry.size.div_ceil(BLOCK_BYTES)).sum();
-        let blocks = self.backed.geometry().size_bytes as u64 / BLOCK_BYTES;
-        let blocks_free = blocks.saturating_sub(used);
+        let geometry = self.backed.geometry();
+        let unit_bytes = match geometry.rewritable {
+            true => UNIT_BYTES,
+            false => geometry.erase_bytes as u64,
+        };
+        let units = |entry: &Entry| match entry.kind {
+            Kind::Dir => 2,
+            _ => entry.size.div_ceil(unit_bytes) + 1,
+        };
+        let used_bytes = tree.entries.values().map(units).sum::<u64>() * unit_bytes;
+        let blocks = geometry.size_bytes as u64 / BLOCK_BYTES;
+        let blocks_free = blocks.saturating_sub(used_bytes.div_ceil(BLOCK_BYTES));
         let statfs = Statfs {
             block_bytes: BLOCK_BYTES,
             blocks,
@@ -295,5 +307,39 @@ impl Testbed for LibrarySubject {
     /// What the library panicked with.
     fn complaints(&mut self) -> Result<Vec<String>, HarnessFault> {
         Ok(std::mem::take(&mut self.complaints))
+    }
+}
+
+#[cfg(all(test, feature = "littlefs"))]
+mod tests {
+    use fathom_block::Geometry;
+    use fathom_core::Target;
+    use fathom_core::plain::DIR_MODE;
+
+    use super::*;
+
+    /// Space that directories take is taken: an `ENOSPC` then is no lie.
+    #[test]
+    fn a_disk_that_is_full_of_directories_is_full() {
+        let geometry = Geometry::flash(64 * 4096, 16, 4096);
+        let backed = crate::library::littlefs::port(Some(geometry)).expect("it is built in");
+        let mut subject = LibrarySubject::new("littlefs".to_owned(), backed, true).expect("made");
+        let free_bytes = |subject: &mut LibrarySubject| {
+            let answer =
+                subject.apply(&Op::Statfs { target: Target::Path(".".into()) }).expect("no fault");
+            let Payload::Statfs(statfs) = answer.payload else { panic!("{answer}") };
+            statfs.blocks_available * statfs.block_bytes
+        };
+        let empty_bytes = free_bytes(&mut subject);
+        assert!(empty_bytes > 200 * 1024, "{empty_bytes} bytes are free at first");
+        let made = (0..).take_while(|number| {
+            let op = Op::Mkdir { path: format!("d{number}").as_str().into(), mode: DIR_MODE };
+            let result = subject.apply(&op).expect("no fault").result;
+            assert!(matches!(result, Ok(_) | Err(Errno::ENOSPC)), "{result:?}");
+            result.is_ok()
+        });
+        assert!(made.count() > 20);
+        let full_bytes = free_bytes(&mut subject);
+        assert!(full_bytes < 32 * 1024, "{full_bytes} bytes are free in the end");
     }
 }
