@@ -29,7 +29,7 @@ pub fn patience(activity: Activity) -> u32 {
     }
 }
 
-/// What the executing thread does.
+/// A monitor of what the executing thread does.
 pub struct CallMonitor {
     state: Mutex<State>,
     /// Outlives the process; without a supervisor there is none.
@@ -67,7 +67,7 @@ impl CallMonitor {
         }
     }
 
-    /// How to end a call from now on: the subject was started again.
+    /// Sets how to end a call from now on: the subject was started again.
     pub(crate) fn set_unblock(&self, unblock: Option<Unblock>) {
         self.state().unblock = unblock;
     }
@@ -106,7 +106,7 @@ impl CallMonitor {
         }
     }
 
-    /// What began has ended: the seconds after which it had to be rescued, if it had to.
+    /// Notes the end of what began; returns the seconds after which it had to be rescued, if it had to.
     pub(crate) fn end(&self) -> Option<u64> {
         if let Some(journal) = &self.journal {
             journal.end();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fathom_core::RestoreMethod;
 
-/// Which state comes next.
+/// The strategy that chooses the next state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
     /// Walks from wherever it is to the nearest state in which something is untried; goes back only
@@ -20,7 +20,7 @@ pub enum Strategy {
     Walk,
 }
 
-/// How to go back.
+/// The policy for going back to an earlier state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RestorePolicy {
     /// The cheapest that the subject offers.
@@ -32,7 +32,7 @@ pub enum RestorePolicy {
     Replay,
 }
 
-/// When the file system is unmounted and mounted again. Files that are open then are closed.
+/// The schedule of remounts. Files that are open then are closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Remounts {
     /// Never by itself.
@@ -46,16 +46,16 @@ pub enum Remounts {
     Chance(f64),
 }
 
-/// How far and in which way states are explored.
+/// The bounds and the strategy of an exploration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Exploration {
-    /// Which state comes next.
+    /// The strategy that chooses the next state.
     pub strategy: Strategy,
     /// Meta-operations from the empty file system to the farthest states.
     pub depth_max: u32,
     /// Meta-operations tried in every state.
     pub moves: u16,
-    /// How to go back.
+    /// The policy for going back to an earlier state.
     pub back: RestorePolicy,
     /// When to remount; `None` leaves it to the strategy: a walk draws it like other operations,
     /// the others do it now and then.
@@ -66,7 +66,7 @@ pub struct Exploration {
     pub states_max: Option<usize>,
     /// A call that takes longer is a finding.
     pub deadline: Duration,
-    /// So many of the last disks are kept for a finding.
+    /// The number of last disks that are kept for a finding.
     pub images: usize,
     /// Whether a tour leaves files open between meta-operations and fills directories now and then.
     /// What is open is not part of a state, so a tour that does it reaches more than the bounds say.
@@ -90,7 +90,7 @@ impl Default for Exploration {
     }
 }
 
-/// What a tour and a depth-first search do without being told.
+/// The defaults of a tour and of a depth-first search.
 pub(super) const REMOUNT_EVERY: u64 = 2_000;
 
 /// Different contents of writes where states are remembered, unless told otherwise.

@@ -3,7 +3,7 @@
 use super::explore::{Exploration, REMOUNT_EVERY, Remounts, Strategy};
 use crate::choice::Choices;
 
-/// What is due.
+/// Maintenance to do before the next operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Maintenance {
     /// Unmount and mount.
@@ -39,7 +39,7 @@ impl MaintenanceSchedule {
         }
     }
 
-    /// What is due after `ops` more operations, which complete a meta-operation.
+    /// Returns the maintenance that is due after `ops` more operations, which complete a meta-operation.
     pub(super) fn after(&mut self, ops: u64) -> Maintenance {
         self.since_remount += ops;
         self.since_fsck += ops;

@@ -23,12 +23,12 @@ struct State {
     digest: Digest,
     /// Moves from the start by the shortest way known when it was found.
     depth: u32,
-    /// How it was found: from where, by which move.
+    /// The state from which it was found, and the move.
     found_from: (StateId, u16),
     /// Moves 0 to this one were tried.
     tried: u16,
     missed: u8,
-    /// Where moves led that led elsewhere.
+    /// The targets of moves that led to other states.
     edges: Vec<(u16, StateId)>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Map {
     states: Vec<State>,
     #[serde(skip)]
     ids: HashMap<Digest, StateId>,
-    /// Where something is untried, the nearest to the start first.
+    /// States with untried moves, the nearest to the start first.
     #[serde(skip)]
     open: BTreeSet<(u32, StateId)>,
     moves: u16,
@@ -89,7 +89,7 @@ impl Map {
         self.open.len()
     }
 
-    /// What decides the moves of a state.
+    /// Returns the digest that decides the moves of a state.
     pub(super) fn digest(&self, id: StateId) -> Digest {
         self.states[id as usize].digest
     }

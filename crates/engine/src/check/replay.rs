@@ -12,7 +12,7 @@ use crate::check::finding::TraceConfig;
 use crate::check::oracle::{Oracle, Signature};
 use crate::check::rerun::{CompareTrees, Runner};
 
-/// What a replay says.
+/// The verdict of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplayVerdict {
@@ -24,14 +24,14 @@ pub enum ReplayVerdict {
     Different,
 }
 
-/// How a replay went.
+/// The verdict of a replay.
 #[derive(Clone, Debug)]
 pub struct Replay {
     /// The verdict.
     pub verdict: ReplayVerdict,
-    /// What was executed now.
+    /// The steps that were executed now.
     pub steps: Vec<Step>,
-    /// What is violated now.
+    /// The violation that shows now.
     pub violation: Option<Violation>,
     /// Its signature.
     pub signature: Option<Signature>,

@@ -13,7 +13,7 @@ use crate::check::side_by_side::{Inspection, SideBySide};
 /// Runs of so many operations are compared as a whole after each.
 const WHOLE_OPS_MAX: usize = 200;
 
-/// When the trees are compared.
+/// The rule by which a run compares trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompareTrees {
     /// After every operation.
@@ -24,9 +24,9 @@ pub enum CompareTrees {
 
 /// Executes lists of operations, each from an empty file system.
 pub struct Runner<'a> {
-    /// What is tested.
+    /// The subject under test.
     pub subject: &'a mut dyn Testbed,
-    /// How the reference is set up.
+    /// The configuration of the reference.
     pub reference: &'a Config,
     /// The judge.
     pub oracle: &'a Oracle,
@@ -38,20 +38,20 @@ pub struct Runner<'a> {
     pub patient: bool,
 }
 
-/// How a run went. It ends with the first violation.
+/// The result of a run, which ends with the first violation.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// What was executed.
+    /// The steps that were executed.
     pub steps: Vec<Step>,
-    /// What the last step violates.
+    /// The violation of the last step.
     pub violation: Option<Violation>,
-    /// How many operations it was to have.
+    /// The number of operations that it was to have.
     pub planned: usize,
     /// Why the run ended early without a verdict.
     pub inconclusive: Option<String>,
 }
 
-/// What the file system showed around the last operation of a run.
+/// The trees around the last operation of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trees {
     /// The subject before the operation.

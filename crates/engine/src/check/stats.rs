@@ -51,25 +51,25 @@ pub struct Stats {
     answers: BTreeMap<&'static str, BTreeMap<Answer, u64>>,
 }
 
-/// How an operation ended.
+/// The answer of an operation, without its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Answer {
     Success,
     Failure(Errno),
 }
 
-/// How often one operation ended in one way.
+/// The number of times that one operation ended in one way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AnswerCount {
     /// The operation.
     pub op: &'static str,
     /// `ok` or the name of the error.
     pub answer: String,
-    /// How often.
+    /// The count.
     pub count: u64,
 }
 
-/// What was answered of what should be answered sometimes.
+/// The goals of a campaign: answers that should be seen at least once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Goals {
     /// Pairs of an operation and an answer that were seen.

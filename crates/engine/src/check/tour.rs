@@ -186,7 +186,7 @@ fn write_map(path: &Path, seed: u64, map: &Map) -> std::io::Result<()> {
     fs::rename(part, path)
 }
 
-/// What removes everything and makes the root what it was.
+/// Makes the operations that remove everything and restore the root.
 fn sweep(model: &Model, empty: &Model) -> Vec<Op> {
     let tree = model.volume().tree(TreeOptions::default());
     let start = empty.volume().tree(TreeOptions::default());

@@ -82,7 +82,7 @@ mod replay;
 mod report;
 mod spin_barrier;
 mod system;
-pub mod visited;
+mod visited;
 mod walk;
 mod workers;
 

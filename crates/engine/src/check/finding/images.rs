@@ -33,11 +33,11 @@ pub struct Disk {
 
 /// The last few saved states of a run, by the number of operations before.
 #[derive(Debug, Default)]
-pub struct Disks {
+pub(crate) struct Disks {
     ring: VecDeque<(usize, Saved)>,
 }
 
-/// Which start showed the finding again.
+/// The start from which the finding showed again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reproduction {
     /// Operations of the trace before the disk was taken.
@@ -50,7 +50,7 @@ pub struct Reproduction {
 
 impl Disks {
     /// Keeps one more state, and lets go of the oldest if there are more than `max`.
-    pub fn push(&mut self, subject: &mut dyn Testbed, ops: usize, saved: Saved, max: usize) {
+    pub(crate) fn push(&mut self, subject: &mut dyn Testbed, ops: usize, saved: Saved, max: usize) {
         self.ring.push_front((ops, saved));
         while self.ring.len() > max {
             if let Some((_, oldest)) = self.ring.pop_back() {
@@ -60,7 +60,7 @@ impl Disks {
     }
 
     /// Lets go of all.
-    pub fn clear(&mut self, subject: &mut dyn Testbed) {
+    pub(crate) fn clear(&mut self, subject: &mut dyn Testbed) {
         for (_, saved) in self.ring.drain(..) {
             subject.forget(saved);
         }
@@ -70,7 +70,7 @@ impl Disks {
     ///
     /// # Errors
     /// If one cannot be read.
-    pub fn read(&self, subject: &mut dyn Testbed) -> Result<Vec<Disk>, HarnessFault> {
+    pub(crate) fn read(&self, subject: &mut dyn Testbed) -> Result<Vec<Disk>, HarnessFault> {
         let mut disks = Vec::new();
         for (ops, saved) in &self.ring {
             if let Some(bytes) = subject.image(*saved)? {

@@ -23,7 +23,7 @@ use crate::check::rerun::{CompareTrees, Run, Runner, Trees};
 pub struct Case {
     /// The run; the violation was noticed after the last step.
     pub steps: Vec<Step>,
-    /// What was noticed.
+    /// The violation that was noticed.
     pub violation: Violation,
     /// How many operations the run was to have: how closely it was looked at depends on that.
     pub planned: usize,
@@ -35,7 +35,7 @@ impl Case {
         self.steps.iter().map(|step| step.op.clone()).collect()
     }
 
-    /// What makes it the same as another.
+    /// The cause, by which it is the same as another.
     pub fn signature(&self) -> Signature {
         let last = self.steps.last().expect("a violation has an operation");
         Signature::of(&last.op, &self.violation)
@@ -188,7 +188,7 @@ pub fn hang(subject: &str, plan: &Plan, ops: &[Op], late: Duration) -> Finding {
     source(subject, plan).last_words(ops, violation)
 }
 
-/// What a finding says of the campaign that it comes from.
+/// The facts about a campaign that its findings repeat.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FindingSource {
     /// The subject, as it can be typed.

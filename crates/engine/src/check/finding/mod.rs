@@ -8,7 +8,7 @@ mod rebuild;
 pub mod record;
 mod reproducers;
 mod shorten_paths;
-pub mod shrink;
+pub(crate) mod shrink;
 mod slice;
 mod smaller;
 mod story;
@@ -18,7 +18,8 @@ use std::collections::BTreeMap;
 use fathom_core::{Digest, Op, Trace, Violation};
 use serde::{Deserialize, Serialize};
 
-pub use images::{Disk, Disks};
+pub use images::Disk;
+pub(crate) use images::Disks;
 pub use record::{Recorded, Stored};
 
 use crate::check::oracle::Signature;
@@ -32,34 +33,34 @@ const DOMAIN_FINDING: u64 = 16;
 pub struct Finding {
     /// Names it: the first digits of a digest of subject, signature and minimal operations.
     pub id: String,
-    /// What is wrong.
+    /// The class of the violation.
     pub violation: Violation,
-    /// What makes it the same as another.
+    /// The cause, by which it is the same as another.
     pub signature: Signature,
-    /// Which episode of the seed's choice stream.
+    /// The episode in the seed's stream of choices.
     pub episode: u64,
     /// The run up to the violation.
     pub trace: Trace,
     /// The shortest run that still shows it.
     pub minimal: Trace,
-    /// Around the last operation of the minimal run.
+    /// The trees around the last operation of the minimal run.
     pub trees: Trees,
     /// Every complete run of the trace, the first included.
     pub runs: Vec<RunRecord>,
-    /// What else a reader wants to know: kernel version, profile, ….
+    /// Labels for the reader: kernel version, profile, ….
     pub labels: BTreeMap<String, String>,
     /// The disk at some points of the trace, the newest first.
     pub disks: Vec<Disk>,
-    /// How often the campaign came across it.
+    /// The number of times that the campaign came across it.
     pub sightings: u64,
     /// Whether it was run again and shrunk, as far as that is possible.
     pub complete: bool,
 }
 
-/// How one run of a finding's trace ended.
+/// The end of one run of a finding's trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRecord {
-    /// Which run it was.
+    /// The number of the run.
     pub run: String,
     /// Operations executed.
     pub ops: usize,
@@ -67,7 +68,7 @@ pub struct RunRecord {
     pub seen: String,
 }
 
-/// How the reference and the judge were set up: the `config` of a trace's header.
+/// The configuration of the reference and the judge: the `config` of a trace's header.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceConfig {
@@ -76,7 +77,7 @@ pub struct TraceConfig {
     /// Whether the order of timestamps was compared.
     #[serde(default)]
     pub times: bool,
-    /// What the last step violates.
+    /// The violation of the last step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
     /// How many operations the run was to have, if it ended earlier: a long one is looked at more closely

@@ -23,7 +23,7 @@ impl Finding {
         }
     }
 
-    /// How often it was seen again, in a sentence.
+    /// A sentence on how often it was seen again.
     fn reproduction(&self) -> String {
         let (again, runs) = self.reproduced();
         match (self.complete, again) {

@@ -26,13 +26,13 @@ pub struct Recorded {
     pub class: String,
     /// Class, operation and what differs.
     pub signature: Signature,
-    /// As on the command line.
+    /// The subject, as the user typed it.
     pub subject: String,
-    /// What it was compared with.
+    /// The reference that it was compared with.
     pub reference: String,
     /// Seed of the campaign.
     pub seed: u64,
-    /// Which fresh file system of the campaign.
+    /// The number of the fresh file system in the campaign.
     pub episode: u64,
     /// Operations of the minimal run.
     pub ops_minimal: usize,
@@ -40,17 +40,17 @@ pub struct Recorded {
     pub ops: usize,
     /// Further runs of the trace.
     pub runs: usize,
-    /// How many of them showed the same.
+    /// The number of them that showed the same.
     pub runs_reproduced: usize,
     /// Program and version.
     pub program: String,
-    /// How often the campaign came across it.
+    /// The number of times that the campaign came across it.
     #[serde(default = "once")]
     pub sightings: u64,
     /// Whether it was run again and shrunk.
     #[serde(default = "yes")]
     pub complete: bool,
-    /// What people read.
+    /// The story that people read.
     pub story: String,
     /// Kernel version, profile, ….
     #[serde(default)]
@@ -68,7 +68,7 @@ fn yes() -> bool {
 }
 
 impl Finding {
-    /// What `finding.toml` says.
+    /// The contents of `finding.toml`.
     pub fn recorded(&self) -> Recorded {
         let header = &self.trace.header;
         let (runs_reproduced, runs) = self.reproduced();
@@ -141,7 +141,7 @@ impl Finding {
         self.record().write(out)
     }
 
-    /// What differs, one thing per line.
+    /// Describes what differs, one thing per line.
     pub(super) fn diff(&self) -> String {
         match &self.violation {
             Violation::Outcome { expected, found } => {

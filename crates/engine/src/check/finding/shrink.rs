@@ -20,13 +20,13 @@ use crate::check::oracle::Signature;
 use crate::check::rerun::{CompareTrees, Run, Runner};
 
 /// Looks for a shorter run until a deadline.
-pub struct Shrinker<'a, 'b> {
+pub(crate) struct Shrinker<'a, 'b> {
     runner: &'a mut Runner<'b>,
     signature: Signature,
     deadline: Instant,
-    /// Who may ask for an earlier end.
+    /// The supervisor, who may ask for an earlier end.
     supervision: Supervision,
-    /// How candidates are run.
+    /// The runner that tries candidates.
     compare: CompareTrees,
     /// The paths that the violation is about, if it is about any.
     paths: Vec<FsPath>,
@@ -34,7 +34,7 @@ pub struct Shrinker<'a, 'b> {
 
 impl<'a, 'b> Shrinker<'a, 'b> {
     /// A shrinker that keeps `signature`.
-    pub fn new(runner: &'a mut Runner<'b>, signature: Signature, deadline: Instant) -> Self {
+    pub(crate) fn new(runner: &'a mut Runner<'b>, signature: Signature, deadline: Instant) -> Self {
         let (supervision, compare) = (None, CompareTrees::AtTheEnd);
         Shrinker { runner, signature, deadline, supervision, compare, paths: Vec::new() }
     }
@@ -51,7 +51,7 @@ impl<'a, 'b> Shrinker<'a, 'b> {
     }
 
     /// Ends early if the supervisor wants that.
-    pub fn supervised(self, supervision: &Supervision) -> Self {
+    pub(crate) fn supervised(self, supervision: &Supervision) -> Self {
         Shrinker { supervision: supervision.clone(), ..self }
     }
 
@@ -59,7 +59,7 @@ impl<'a, 'b> Shrinker<'a, 'b> {
     ///
     /// The tree is compared only at the end of a candidate, which is fast. If the result, compared after
     /// every operation, turns out to show something else first, everything is done again with care.
-    pub fn shrink(&mut self, ops: &[Op]) -> Option<Run> {
+    pub(crate) fn shrink(&mut self, ops: &[Op]) -> Option<Run> {
         for compare in [CompareTrees::AtTheEnd, CompareTrees::AfterEach] {
             self.compare = compare;
             let shorter = self.shorten(ops.to_vec());

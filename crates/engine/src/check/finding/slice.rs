@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use fathom_core::{FsPath, Op, Operand, Target};
 use fathom_model::{Config, Ino, Model};
 
-/// What one operation named.
+/// The paths and slots that one operation named.
 struct Named {
     inos: BTreeSet<Ino>,
     /// The directories above the names.

@@ -22,7 +22,7 @@ struct Choice {
     made: bool,
 }
 
-/// What is simplified first.
+/// The order in which things are simplified.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pass {
     Offsets,

@@ -16,7 +16,7 @@ use fathom_model::{Config, Feature, Model, Quirks, TreeOptions};
 
 pub use signature::Signature;
 use space::Instead;
-pub use touched::touched;
+pub(crate) use touched::touched;
 
 /// NAME_MAX of limits.h.
 const NAME_BYTES_MAX: u32 = 255;

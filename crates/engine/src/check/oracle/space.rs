@@ -12,14 +12,14 @@ use fathom_model::{Model, Quirks};
 /// there are reserves, and blocks that are promised to dirty pages.
 const FULL_BYTES: u64 = 2 << 20;
 
-/// What both sides said of their space when they were empty.
+/// The space that both sides told when they were empty.
 #[derive(Clone, Debug)]
 pub(crate) struct Baseline {
     subject: Statfs,
     model: Statfs,
 }
 
-/// What a subject says of its space.
+/// Asks a subject for its space.
 fn ask(subject: &mut dyn Subject) -> Result<Option<Statfs>, HarnessFault> {
     let answer = subject.apply(&Op::Statfs { target: Target::Path(".".into()) })?;
     Ok(match answer.payload {

@@ -8,7 +8,7 @@ use fathom_model::Model;
 
 /// The paths that `op`, just executed, named: what it worked on, and, if it `changed` the tree, the
 /// directories whose names it can have changed. Without links and dots in them.
-pub fn touched(op: &Op, model: &Model, changed: bool) -> Vec<FsPath> {
+pub(crate) fn touched(op: &Op, model: &Model, changed: bool) -> Vec<FsPath> {
     let mut paths = Paths { model, changed, found: Vec::with_capacity(4) };
     let mut opened = None;
     op.operands(|operand| match operand {

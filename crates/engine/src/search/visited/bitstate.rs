@@ -10,7 +10,7 @@ use super::{Arrival, SHARD_BITS, SHARDS, Visited};
 
 /// A set that remembers bits instead of keys.
 #[derive(Clone, Debug)]
-pub struct Bitstate {
+pub(crate) struct Bitstate {
     words: Vec<u64>,
     hashes: u32,
     /// An odd number that scatters the first half of a key, differently for every seed.
@@ -25,7 +25,7 @@ impl Bitstate {
     ///
     /// # Panics
     /// If `hashes` is 0.
-    pub fn new(bytes: usize, hashes: u32, seed: u64) -> Bitstate {
+    pub(crate) fn new(bytes: usize, hashes: u32, seed: u64) -> Bitstate {
         assert!(hashes > 0, "a bitstate set needs at least one bit per state");
         let words = (bytes / SHARDS / size_of::<u64>()).max(1);
         let multiplier = fathom_core::pattern::word(seed, 0) | 1;

@@ -19,7 +19,7 @@ const OVERHANG: usize = 48;
 
 /// A set of keys, optionally with the smallest depth at which each arrived.
 #[derive(Clone, Debug)]
-pub struct Exact {
+pub(crate) struct Exact {
     /// The keys, ascending, with gaps; the last slot is always empty and ends every probe.
     slots: Vec<u128>,
     /// Depth of the key in the same slot, if depths are kept.
@@ -32,7 +32,7 @@ pub struct Exact {
 
 impl Exact {
     /// Makes an empty set of keys.
-    pub fn new() -> Exact {
+    pub(crate) fn new() -> Exact {
         let slots = vec![EMPTY; HOMES_FIRST + OVERHANG];
         Exact { slots, depths: None, homes: HOMES_FIRST, len: 0, zero: None }
     }
@@ -40,16 +40,6 @@ impl Exact {
     /// Makes a set that also keeps the depth of each key, and reports [`Arrival::Closer`].
     pub(crate) fn with_depths() -> Exact {
         Exact { depths: Some(vec![0; HOMES_FIRST + OVERHANG]), ..Exact::new() }
-    }
-
-    /// Number of keys.
-    pub fn len(&self) -> usize {
-        self.len + usize::from(self.zero.is_some())
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Finds the slot that holds the key, or the one where it belongs.
@@ -198,6 +188,13 @@ mod tests {
 
     use super::*;
     use crate::choice::Choices;
+
+    impl Exact {
+        /// Number of keys.
+        fn len(&self) -> usize {
+            self.len + usize::from(self.zero.is_some())
+        }
+    }
 
     /// Draws a key of one shard: evenly spread, or in one of a few clusters to force the overhang
     /// to fill.

@@ -9,12 +9,12 @@ mod exact;
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-pub use bitstate::Bitstate;
-pub use exact::Exact;
+pub(crate) use bitstate::Bitstate;
+pub(crate) use exact::Exact;
 
 /// The answer of a set to a key that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
+pub(crate) enum Arrival {
     /// The key was never seen.
     New,
     /// The key was seen, but deeper: at the depth given here. Only sets that keep depths say this.
@@ -24,7 +24,7 @@ pub enum Arrival {
 }
 
 /// A set of keys. Keys are spread evenly over all 128 bits (a search takes care of that).
-pub trait Visited: Send + Sync {
+pub(crate) trait Visited: Send + Sync {
     /// Whether [`insert`](Visited::insert) would say [`Arrival::Known`].
     fn knows(&self, key: u128, depth: u32) -> bool;
 
@@ -50,11 +50,11 @@ pub trait Visited: Send + Sync {
 }
 
 /// Bits of a key that choose its shard.
-pub const SHARD_BITS: u32 = 6;
+pub(crate) const SHARD_BITS: u32 = 6;
 
 /// Number of shards: enough to keep a few dozen threads evenly busy; constant, so that results do
 /// not depend on the machine.
-pub const SHARDS: usize = 1 << SHARD_BITS;
+pub(crate) const SHARDS: usize = 1 << SHARD_BITS;
 
 /// The shard of a key.
 pub(crate) fn shard_of(key: u128) -> usize {
@@ -63,7 +63,7 @@ pub(crate) fn shard_of(key: u128) -> usize {
 
 /// A set in [`SHARDS`] parts, each behind its lock.
 #[derive(Debug)]
-pub struct Sharded<V> {
+pub(crate) struct Sharded<V> {
     shards: Vec<Shard<V>>,
 }
 
@@ -74,12 +74,12 @@ struct Shard<V>(RwLock<V>);
 
 impl<V: Visited> Sharded<V> {
     /// A set whose shards are made by `make`.
-    pub fn new(make: impl Fn() -> V) -> Sharded<V> {
+    pub(crate) fn new(make: impl Fn() -> V) -> Sharded<V> {
         Sharded { shards: (0..SHARDS).map(|_| Shard(RwLock::new(make()))).collect() }
     }
 
     /// Gives read access, for as long as nobody needs to insert.
-    pub fn view(&self) -> View<'_, V> {
+    pub(crate) fn view(&self) -> View<'_, V> {
         View { set: self, guards: [const { None }; SHARDS] }
     }
 
@@ -90,19 +90,19 @@ impl<V: Visited> Sharded<V> {
     }
 
     /// Bytes of heap memory in use.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         (0..SHARDS).map(|shard| self.shard(shard).bytes()).sum()
     }
 
     /// Estimated number of new keys that were taken for known ones ([`Visited::omitted`]).
-    pub fn omitted(&self) -> f64 {
+    pub(crate) fn omitted(&self) -> f64 {
         (0..SHARDS).map(|shard| self.shard(shard).omitted()).sum()
     }
 }
 
 /// Shared read access to a [`Sharded`] set; a shard is locked when it is first asked.
 #[derive(Debug)]
-pub struct View<'a, V> {
+pub(crate) struct View<'a, V> {
     set: &'a Sharded<V>,
     guards: [Option<RwLockReadGuard<'a, V>>; SHARDS],
 }
@@ -115,13 +115,13 @@ impl<V: Visited> View<'_, V> {
 
     /// Whether the set knows the key.
     #[inline]
-    pub fn knows(&mut self, key: u128, depth: u32) -> bool {
+    pub(crate) fn knows(&mut self, key: u128, depth: u32) -> bool {
         self.shard(key).knows(key, depth)
     }
 
     /// Reads where the key would be ([`Visited::touch`]).
     #[inline]
-    pub fn touch(&mut self, key: u128) -> u64 {
+    pub(crate) fn touch(&mut self, key: u128) -> u64 {
         self.shard(key).touch(key)
     }
 
