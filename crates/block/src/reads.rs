@@ -82,7 +82,7 @@ impl ReadSet {
 
 /// What was written to a device.
 #[derive(Clone, Debug)]
-pub struct Written(Vec<u64>);
+pub(crate) struct Written(Vec<u64>);
 
 /// Notes what is read of one device, and what is overwritten.
 #[derive(Debug)]
@@ -129,19 +129,19 @@ impl Reads {
     /// The same, for another device that starts as the disk was given: what was written to this one
     /// is not there.
     #[must_use]
-    pub fn for_fresh_copy(mut self) -> Reads {
+    pub(crate) fn for_fresh_copy(mut self) -> Reads {
         self.written.fill(0);
         self
     }
 
     /// Forgets what was written and returns it, for [`Reads::put_written`].
-    pub fn take_written(&mut self) -> Written {
+    pub(crate) fn take_written(&mut self) -> Written {
         let words = self.written.len();
         Written(std::mem::replace(&mut self.written, vec![0; words]))
     }
 
     /// Says that the device has been written to like an earlier one.
-    pub fn put_written(&mut self, written: Written) {
+    pub(crate) fn put_written(&mut self, written: Written) {
         self.written = written.0;
     }
 
@@ -195,7 +195,7 @@ impl Reads {
     }
 
     /// What was read of the disk as it was given.
-    pub fn into_set(self) -> ReadSet {
+    pub(crate) fn into_set(self) -> ReadSet {
         if self.all.load(Ordering::Relaxed) {
             return ReadSet::everything();
         }

@@ -111,7 +111,7 @@ impl Recorder {
     /// stays 0. After a power failure a file system may meet programmed bytes where it expects none,
     /// and has to notice.
     #[must_use]
-    pub fn overprogramming(self) -> Recorder {
+    pub(crate) fn overprogramming(self) -> Recorder {
         Recorder { overprograms: true, ..self }
     }
 

@@ -257,7 +257,7 @@ const fn names() -> [[u8; 2 * TEXT_BYTES_MAX]; NAMESPACES.len()] {
 
 /// Whether a result is an error number of the kernel that asks for a restart and never reaches a
 /// program (`ERESTARTSYS` and its family, the kernel's `include/linux/errno.h`).
-pub fn is_restart(result: i64) -> bool {
+pub(crate) fn is_restart(result: i64) -> bool {
     matches!(-result, 512..=514 | 516)
 }
 

@@ -14,7 +14,7 @@ pub struct Subset {
 
 impl Subset {
     /// Makes the set with these words, lowest first.
-    pub fn from_words(words: impl IntoIterator<Item = u64>) -> Subset {
+    pub(crate) fn from_words(words: impl IntoIterator<Item = u64>) -> Subset {
         let mut words = words.into_iter();
         let mut set = Subset { low: words.next().unwrap_or(0), high: words.collect() };
         set.trim();
@@ -22,7 +22,7 @@ impl Subset {
     }
 
     /// Makes the set of all numbers below `len`.
-    pub fn all_below(len: usize) -> Subset {
+    pub(crate) fn all_below(len: usize) -> Subset {
         let word = |index: usize| match len.saturating_sub(64 * index) {
             bits @ 0..64 => (1 << bits) - 1,
             _ => u64::MAX,

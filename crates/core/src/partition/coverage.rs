@@ -47,11 +47,6 @@ impl Coverage {
         }
     }
 
-    /// Counts one partition.
-    pub fn add_hit(&mut self, hit: Hit) {
-        *self.counts.entry(hit).or_default() += 1;
-    }
-
     /// The granularity of amounts.
     pub fn granularity(&self) -> Granularity {
         self.granularity

@@ -17,7 +17,7 @@ pub mod value;
 
 pub use coverage::{Coverage, Tally};
 pub use op::partitions_of;
-pub use pair::{Pair, all_pairs, pairs_in};
+pub use pair::{Pair, all_pairs};
 pub use table::{Arg, ArgKind, Base, Returns, Syscall, Table, table};
 pub use value::{Granularity, Partition, Value};
 

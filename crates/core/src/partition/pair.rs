@@ -22,7 +22,7 @@ pub struct Pair {
 }
 
 /// Lists the pairs in the partitions of one call.
-pub fn pairs_in(hits: &[Hit]) -> Vec<Pair> {
+pub(crate) fn pairs_in(hits: &[Hit]) -> Vec<Pair> {
     let mut names: BTreeMap<(&'static str, &'static str), Vec<&'static str>> = BTreeMap::new();
     for hit in hits {
         if let (Place::Arg(arg), Partition::Named(name)) = (hit.place, hit.partition) {

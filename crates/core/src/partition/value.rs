@@ -127,7 +127,7 @@ impl Arg {
     }
 
     /// Lists every partition that a value of the argument can fall into.
-    pub fn all_partitions(&'static self, how: Granularity) -> Vec<Partition> {
+    pub(crate) fn all_partitions(&'static self, how: Granularity) -> Vec<Partition> {
         match &self.kind {
             _ if self.ignored => Vec::new(),
             ArgKind::Bitmask(mask) => mask.all_partitions(),
@@ -350,7 +350,7 @@ impl Returns {
     }
 
     /// Lists every partition of success.
-    pub fn all_successes(self) -> Vec<Partition> {
+    pub(crate) fn all_successes(self) -> Vec<Partition> {
         match self {
             Returns::None => Vec::new(),
             // No call moves more than MAX_RW_COUNT (read(2): 0x7ffff000 bytes).

@@ -126,7 +126,7 @@ impl<'a> Lineup<'a> {
         let mut verdicts = Vec::with_capacity(self.pairs.len());
         let mut first = None;
         for pair in &mut self.pairs {
-            let judged = pair.step(op, look)?;
+            let judged = pair.step_specified(op, look)?;
             verdicts.push(judged.verdict);
             first.get_or_insert((judged.found, judged.expected, judged.tree_compared));
         }

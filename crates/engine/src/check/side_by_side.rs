@@ -253,6 +253,18 @@ impl<'a> SideBySide<'a> {
                 verdict,
             });
         }
+        self.step_specified(op, look)
+    }
+
+    /// Executes one operation whose answer says something: see [`SideBySide::step`].
+    ///
+    /// # Errors
+    /// If the harness of the subject fails or panics.
+    pub(crate) fn step_specified(
+        &mut self,
+        op: &Op,
+        look: Inspection,
+    ) -> Result<StepJudgement, HarnessFault> {
         let tree = self.model.digest();
         let before = (takes_space(op) || is_segment(op)).then(|| self.model.clone());
         self.before_remount = match op {

@@ -32,6 +32,9 @@ impl Model {
         {
             return Some("such times are not kept here");
         }
+        if quirks.lacks.is_empty() {
+            return None;
+        }
         let feature = self.feature_of(op).find(|feature| quirks.lacks.contains(feature))?;
         Some(feature.consequence())
     }
@@ -78,7 +81,7 @@ impl Model {
 }
 
 /// NAME_MAX of limits.h.
-const NAME_BYTES_MAX: u32 = 255;
+pub(super) const NAME_BYTES_MAX: u32 = 255;
 
 /// The paths that an operation names.
 fn paths(op: &Op) -> Vec<&FsPath> {

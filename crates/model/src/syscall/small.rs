@@ -5,6 +5,7 @@ use fathom_core::flags::OpenFlags;
 use fathom_core::{Op, Operand, Slot, Target};
 
 use super::Model;
+use super::lacking::NAME_BYTES_MAX;
 use super::resolve::Follow;
 
 impl Model {
@@ -17,7 +18,8 @@ impl Model {
         if quirks.modes_not_kept && changes_rights(op) {
             return Some("modes and owners are not kept");
         }
-        if !names(op).all(|name| self.takes_name(name)) {
+        let takes_all = quirks.name_bytes_max >= NAME_BYTES_MAX && !quirks.names_portable;
+        if !takes_all && !names(op).all(|name| self.takes_name(name)) {
             return Some("the file system takes fewer names");
         }
         (self.hole_bytes_after(op) > quirks.hole_bytes_max)
@@ -27,7 +29,8 @@ impl Model {
     fn takes_name(&self, name: &[u8]) -> bool {
         let quirks = self.quirks();
         // What is longer than every file system takes is refused by all alike.
-        let fits = name.len() <= quirks.name_bytes_max as usize || name.len() > 255;
+        let fits =
+            name.len() <= quirks.name_bytes_max as usize || name.len() > NAME_BYTES_MAX as usize;
         fits && (!quirks.names_portable || is_portable(name))
     }
 

@@ -20,8 +20,19 @@ impl Model {
     /// Whether the call would wait for a peer of a FIFO, for ever: it must not be executed on a real
     /// file system. Here it answers `EINTR`, as a call that a signal interrupts.
     pub fn would_block(&self, op: &Op) -> bool {
-        matches!(op, Op::Open { .. } | Op::Read { .. } | Op::Write { .. })
-            && self.clone().execute(op).result == Err(Errno::EINTR)
+        // Only what is done with a FIFO can block, and most things are not: that is found out without
+        // a copy.
+        let is_fifo = match op {
+            Op::Open { path, .. } => {
+                let attr = self.resolve(path, Follow::Yes).and_then(|ino| self.volume.attr(ino));
+                attr.is_ok_and(|attr| attr.kind == Kind::Fifo)
+            }
+            Op::Read { slot, .. } | Op::Write { slot, .. } => {
+                self.file(*slot).is_ok_and(|file| file.kind == Kind::Fifo)
+            }
+            _ => false,
+        };
+        is_fifo && self.clone().execute(op).result == Err(Errno::EINTR)
     }
 
     /// [`Model::unspecified`] for one of several callers.

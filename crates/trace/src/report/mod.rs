@@ -22,7 +22,7 @@ pub use hole::holes;
 pub use unreachable::Unreachable;
 
 /// Names a partition as on the command line: `CALL.ARGUMENT.NAME`, `CALL.output.NAME`.
-pub fn partition_id(hit: &Hit) -> String {
+pub(crate) fn partition_id(hit: &Hit) -> String {
     match hit.place {
         Place::Arg(arg) => format!("{}.{arg}.{}", hit.base, hit.partition),
         Place::Output => format!("{}.output.{}", hit.base, hit.partition),
