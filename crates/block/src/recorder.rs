@@ -214,8 +214,11 @@ impl Recorder {
         self.record(Event::Mark(name));
     }
 
+    #[inline]
     fn record(&mut self, event: Event<'_>) {
-        if let (Some(reads), Some(region)) = (&mut self.noted, event.region()) {
+        if let Some(reads) = &mut self.noted
+            && let Some(region) = event.region()
+        {
             reads.note_written(region.start, region.len());
         }
         event.apply(&mut self.image);

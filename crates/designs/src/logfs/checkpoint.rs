@@ -101,6 +101,7 @@ impl Logfs {
 }
 
 /// Reads the newer of the complete checkpoints.
+#[inline]
 pub(super) fn read_checkpoint(disk: &Recorder) -> Result<Memory, Errno> {
     let mut memory = Memory::blank();
     let packs = (0..2).filter_map(|pack| read_pack(&memory, disk, pack));
