@@ -226,7 +226,7 @@ impl Board {
     }
 
     /// Whether the worker was asked to end, or decided so because of a signal of its own.
-    pub(crate) fn is_stopping(&self) -> bool {
+    pub fn is_stopping(&self) -> bool {
         self.word(0, word::STOP) != 0
     }
 
