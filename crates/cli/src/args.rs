@@ -39,7 +39,8 @@ pub(crate) struct Cli {
     #[arg(long, global = true, value_name = "SIZE", value_parser = memory, hide_short_help = true)]
     pub(crate) memory_max: Option<u64>,
 
-    /// Run the command in a kernel of its own: debian, a built version, a source tree, a kernel's path
+    /// Run the command in a kernel of its own: debian, a built version, a source tree, a kernel's path;
+    /// words NAME=VALUE behind it are parameters for its command line
     #[arg(long, global = true, value_name = "KERNEL", hide_short_help = true)]
     pub(crate) guest: Option<String>,
 

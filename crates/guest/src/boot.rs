@@ -74,7 +74,7 @@ impl Boot {
             environment: Vec::new(),
             writable: Vec::new(),
             terminals: [None, None],
-            kernel_arguments: Vec::new(),
+            kernel_arguments: kernel.parameters.clone(),
         })
     }
 

@@ -18,6 +18,12 @@ pub enum GuestError {
         /// What was typed.
         name: String,
     },
+    /// A parameter would make another guest of it.
+    #[error("{word} is a parameter that Fathom gives to every guest itself: leave it out")]
+    Parameter {
+        /// What was typed.
+        word: String,
+    },
     /// The tree has no kernel yet.
     #[error("no kernel was built from {tree}: `fathom guest build --source {tree}`", tree = .tree.display())]
     NotBuilt {

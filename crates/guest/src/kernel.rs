@@ -28,6 +28,8 @@ pub struct Kernel {
     pub has_hung_task: bool,
     /// Where its modules are, if it has some.
     pub modules: Option<PathBuf>,
+    /// Further words for its command line, as they were given with its name.
+    pub parameters: Vec<String>,
     /// Every option that is set, without `CONFIG_`, with its value.
     config: BTreeSet<(String, String)>,
 }
@@ -133,6 +135,7 @@ impl Kernel {
             has_lockdep: false,
             has_hung_task: false,
             modules: None,
+            parameters: Vec::new(),
             config: BTreeSet::new(),
         }
     }

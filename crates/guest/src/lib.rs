@@ -64,11 +64,58 @@ pub fn take_over() -> Option<i32> {
 const DEBIAN: &str = "/usr/bin/linux.uml";
 
 /// Finds the kernel that a name means: `debian`, the path of a kernel file, a version that was built
-/// (`6.12`, `6.12-debug`), or the tree that one was built from.
+/// (`6.12`, `6.12-debug`), or the tree that one was built from. Words of the form `NAME=VALUE` behind it
+/// are parameters for its command line: `"6.12 slub_debug=FZ"`.
 ///
 /// # Errors
-/// If there is no such kernel, or it is none.
+/// If there is no such kernel, or it is none, or a parameter is one of those that a guest depends on.
 pub fn resolve(name: &str) -> Result<Kernel> {
+    let (name, parameters) = with_parameters(name);
+    let taken = |word: &&&str| {
+        let key = word.split('=').next().unwrap_or_default();
+        OURS.contains(&key)
+    };
+    if let Some(word) = parameters.iter().find(taken) {
+        return Err(GuestError::Parameter { word: (*word).to_owned() });
+    }
+    let mut kernel = named(name)?;
+    kernel.parameters = parameters.into_iter().map(str::to_owned).collect();
+    Ok(kernel)
+}
+
+/// Parameters without which a guest is none, or not the one that was asked for.
+const OURS: [&str; 12] = [
+    "mem",
+    "root",
+    "rootfstype",
+    "rootflags",
+    "init",
+    "con",
+    "con0",
+    "ssl",
+    "ssl0",
+    "ssl1",
+    "umid",
+    "time-travel",
+];
+
+/// The name of a kernel and the words `NAME=VALUE` behind it. A path may have spaces, and a file whose
+/// whole name is given is that file.
+pub fn with_parameters(text: &str) -> (&str, Vec<&str>) {
+    let mut name = text;
+    let mut words = Vec::new();
+    while !Path::new(name).exists()
+        && let Some((before, word)) = name.rsplit_once(' ')
+        && word.contains('=')
+    {
+        words.insert(0, word);
+        name = before.trim_end();
+    }
+    (name, words)
+}
+
+/// The kernel of a name alone.
+fn named(name: &str) -> Result<Kernel> {
     if name == "debian" {
         let path = Path::new(DEBIAN);
         if !path.exists() {
@@ -87,4 +134,30 @@ pub fn resolve(name: &str) -> Result<Kernel> {
         return Err(GuestError::NotBuilt { tree: path.to_owned() });
     }
     Err(GuestError::UnknownKernel { name: name.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_stand_behind_the_name_of_a_kernel() {
+        assert_eq!(with_parameters("6.12"), ("6.12", vec![]));
+        assert_eq!(with_parameters("6.12 a=b c=d=e"), ("6.12", vec!["a=b", "c=d=e"]));
+        let dir = tempfile::tempdir().unwrap();
+        let odd = dir.path().join("my tree x=y");
+        std::fs::create_dir(&odd).unwrap();
+        let odd = odd.to_str().unwrap();
+        assert_eq!(with_parameters(odd), (odd, vec![]));
+        let given = format!("{odd} fathom_bug=1");
+        assert_eq!(with_parameters(&given), (odd, vec!["fathom_bug=1"]));
+    }
+
+    #[test]
+    fn parameters_that_a_guest_depends_on_are_refused() {
+        let error = resolve("6.12 init=/bin/sh").unwrap_err().to_string();
+        assert!(error.contains("init=/bin/sh"), "{error}");
+        let error = resolve("no-such-kernel a=b").unwrap_err().to_string();
+        assert!(error.contains("\"no-such-kernel\""), "{error}");
+    }
 }

@@ -358,7 +358,7 @@ const UNTESTABLE: u8 = 125;
 /// `fathom replay ID --guest KERNEL --bisect`, for `git bisect run`: builds a tree, replays, and says 0
 /// if it is not shown, 1 if it is, 125 if that cannot be found out.
 pub(crate) fn bisect_step(what: &str, kernel: &str, out: &Path, json: bool) -> Result<ExitCode> {
-    let tree = Path::new(kernel);
+    let tree = Path::new(fathom_guest::with_parameters(kernel).0);
     if tree.is_dir() {
         let args = BuildArgs {
             version: None,
