@@ -3,8 +3,14 @@
 //! Every step can be interrupted: a build that is started again goes on with what is there. One process
 //! builds a kernel at a time.
 
+#![allow(
+    unsafe_code,
+    reason = "starts programs that end with this one; the block says why it is sound"
+)]
+
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -53,7 +59,8 @@ pub enum Progress {
     Compiled(u64, Option<u64>),
 }
 
-/// Builds a kernel into the cache; one of Debian that is there already is only looked at.
+/// Builds a kernel into the cache; one of Debian that is there already, with all the file systems that are
+/// asked for, is only looked at.
 ///
 /// # Errors
 /// Says what is missing or wrong; what is done so far is kept for the next attempt.
@@ -65,7 +72,7 @@ pub fn build(
     let (dir, name) = match &order.source {
         Source::Debian(version) => {
             let dir = cache.of_version(version, order.debug);
-            if dir.join("linux").is_file() {
+            if dir.join("linux").is_file() && has_parts(&dir, &order.only) {
                 return Ok(probe(&dir.join("linux"))?);
             }
             (dir, version.clone())
@@ -79,6 +86,9 @@ pub fn build(
         return Err(BuildError::NoPart { part: part.to_owned(), known: known.join(", ") });
     }
     tools::demand(&tools::COMPILE)?;
+    if let Source::Debian(version) = &order.source {
+        debian::demand_version(&dir, version)?;
+    }
     fs::create_dir_all(&dir).map_err(BuildError::io(format!("cannot make {}", dir.display())))?;
     let _lock = cache::lock(&dir, &name)?;
     let mut log = Log::create(&dir)?;
@@ -105,6 +115,7 @@ pub fn build(
     let about = is_whole.then_some(FILES_ABOUT);
     compile(&make, about, &mut log, tell)?;
     let kernel = install(&objects.join("linux"), &dir)?;
+    note_parts(&dir, &order.only)?;
     if matches!(order.source, Source::Debian(_)) {
         // Nobody will change them; a kernel alone takes a hundredth of this.
         for part in ["source", "build"] {
@@ -116,6 +127,33 @@ pub fn build(
         }
     }
     Ok(kernel)
+}
+
+/// The file that names the file systems with which a kernel was built.
+const PARTS_FILE: &str = "parts";
+
+/// Whether a finished kernel has all the file systems that are asked for; without a note it has all there
+/// are.
+fn has_parts(dir: &Path, wanted: &[String]) -> bool {
+    match fs::read_to_string(dir.join(PARTS_FILE)) {
+        Ok(noted) => {
+            let noted: Vec<&str> = noted.split_whitespace().collect();
+            !wanted.is_empty() && wanted.iter().all(|part| noted.contains(&part.as_str()))
+        }
+        Err(_) => true,
+    }
+}
+
+fn note_parts(dir: &Path, only: &[String]) -> Result<(), BuildError> {
+    let file = dir.join(PARTS_FILE);
+    let done = match only.is_empty() {
+        true => fs::remove_file(&file).or_else(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        }),
+        false => fs::write(&file, only.join(" ")),
+    };
+    done.map_err(BuildError::io(file.display().to_string()))
 }
 
 /// The directory of a tree, if it is one.
@@ -235,6 +273,21 @@ fn install(built: &Path, dir: &Path) -> Result<Kernel, BuildError> {
     Ok(probe(&place)?)
 }
 
+/// Lets a program end when this one does, however that happens: the next attempt must not meet it.
+fn ends_with_us(command: &mut Command) {
+    let parent = std::process::id() as libc::pid_t;
+    // SAFETY: between fork and exec only system calls on a copied value.
+    unsafe {
+        command.pre_exec(move || {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+            match libc::getppid() == parent {
+                true => Ok(()),
+                false => Err(std::io::Error::other("nobody waits for it")),
+            }
+        });
+    }
+}
+
 /// The file with everything that the programs print.
 pub(super) struct Log {
     path: PathBuf,
@@ -264,6 +317,7 @@ impl Log {
         let (reader, writer) = std::io::pipe().map_err(failed)?;
         let both = writer.try_clone().map_err(failed)?;
         command.stdin(Stdio::null()).stdout(writer).stderr(both);
+        ends_with_us(command);
         let mut child = command.spawn().map_err(failed)?;
         // The command holds the other ends of the pipe; without them the reader sees the end.
         command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -332,6 +386,19 @@ mod tests {
         assert_eq!(lines, ["a.c:1: error: two", "one"]);
         assert!(fs::read_to_string(dir.path().join("log")).unwrap().contains("one\n"));
         assert!(log.run("true", &mut Command::new("true")).is_ok());
+    }
+
+    #[test]
+    fn a_kernel_with_less_than_is_asked_for_is_built_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let list = |parts: &[&str]| parts.iter().map(|&part| part.to_owned()).collect::<Vec<_>>();
+        assert!(has_parts(dir.path(), &[]) && has_parts(dir.path(), &list(&["xfs"])));
+        note_parts(dir.path(), &list(&["ext4", "btrfs"])).unwrap();
+        assert!(has_parts(dir.path(), &list(&["ext4"])));
+        assert!(!has_parts(dir.path(), &list(&["ext4", "xfs"])) && !has_parts(dir.path(), &[]));
+        note_parts(dir.path(), &[]).unwrap();
+        note_parts(dir.path(), &[]).unwrap();
+        assert!(has_parts(dir.path(), &[]));
     }
 
     #[test]

@@ -16,6 +16,28 @@ const PATCHES: [(&str, &str, &str, &str); 1] = [(
     "2696",
 )];
 
+/// Refuses a version of which there are neither sources nor a package, before anything is left of the
+/// attempt.
+pub(super) fn demand_version(dir: &Path, version: &str) -> Result<(), BuildError> {
+    if dir.is_dir() || installed(version).is_file() {
+        return Ok(());
+    }
+    tools::demand(&APT)?;
+    let known = known_versions();
+    match known.iter().any(|one| one == version) {
+        true => Ok(()),
+        false => Err(BuildError::NoSource { version: version.to_owned(), known }),
+    }
+}
+
+/// Where the package puts the sources if it is installed.
+fn installed(version: &str) -> PathBuf {
+    PathBuf::from(format!("/usr/src/linux-source-{version}.tar.xz"))
+}
+
+/// What fetches a package.
+const APT: [(&str, &str); 2] = [("apt-get", "apt"), ("apt-cache", "apt")];
+
 /// Brings the sources of `version` into `dir/source`, unless they are there. What was begun before is
 /// begun again.
 pub(super) fn unpack(
@@ -34,7 +56,7 @@ pub(super) fn unpack(
     for old in [&part, &package] {
         remove(old)?;
     }
-    let installed = PathBuf::from(format!("/usr/src/linux-source-{version}.tar.xz"));
+    let installed = installed(version);
     let archive = match installed.is_file() {
         true => installed,
         false => {
@@ -74,12 +96,8 @@ fn download(dir: &Path, version: &str, log: &mut Log) -> Result<PathBuf, BuildEr
     if let Some(deb) = found() {
         return Ok(deb);
     }
-    tools::demand(&[("apt-get", "apt"), ("apt-cache", "apt")])?;
-    let known = known_versions();
-    let none = || BuildError::NoSource { version: version.to_owned(), known: known.clone() };
-    if !known.iter().any(|one| one == version) {
-        return Err(none());
-    }
+    tools::demand(&APT)?;
+    let none = || BuildError::NoSource { version: version.to_owned(), known: known_versions() };
     let mut apt = Command::new("apt-get");
     // Root's apt would become another user, who cannot write here.
     apt.args(["-q", "-o", "APT::Sandbox::User=root", "download"]);
@@ -143,10 +161,10 @@ mod tests {
             return;
         }
         let dir = tempfile::tempdir().unwrap();
-        let mut log = Log::create(dir.path()).unwrap();
-        let error = unpack(dir.path(), "1.0", &mut log, &mut |_| {}).unwrap_err();
+        let place = dir.path().join("1.0");
+        let error = demand_version(&place, "1.0").unwrap_err();
         assert!(error.to_string().starts_with("apt knows no package linux-source-1.0"), "{error}");
-        assert!(!dir.path().join("source").exists());
+        assert!(!place.exists());
     }
 
     #[test]
