@@ -27,6 +27,9 @@ pub(crate) enum Name {
     Determinism,
     /// 100 guests killed at random moments leave no process, no file and no memory
     GuestKills,
+    /// The file systems of a kernel that watches itself (FATHOM_GUEST_KERNEL, 6.12-debug), so many minutes in
+    /// all; goes on where it was interrupted
+    DebugKernel,
     /// Foreign test suites on the served reference: pjdfstest, fsx, LTP's file-system calls (root)
     Suites,
     /// 200 runs killed at random moments leave no mount, no device, no file, no process (root)
@@ -49,7 +52,6 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
         Name::Kernel => kernel(minutes),
         Name::Hunt => hunt(120, None, &[]),
         Name::Mutants => mutants(),
-        Name::GuestFilesystems => guest_campaign::run(minutes, &fathom),
         Name::Determinism => guest_runs::determinism(&fathom, &findings()),
         Name::GuestKills => {
             let test =
@@ -57,6 +59,7 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
             let only = ["--", "killed_guests_leave_nothing"];
             shell::run(shell::cargo().args(test).args(only).env("FATHOM_GUEST_KILLS", GUEST_KILLS))
         }
+        Name::GuestFilesystems | Name::DebugKernel => guests(name, minutes, &[]),
         Name::Suites => suites::run(&program()),
         Name::Kills => {
             let test = ["test", "--release", "--quiet", "--package", "fathom", "--test", "kills"];
@@ -66,6 +69,20 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
     // After a failure the findings stay for whoever explains them.
     let _ = std::fs::remove_dir_all(findings());
     Ok(())
+}
+
+/// Runs the pieces of [`guest_campaign`] with the release binary, or with the program that FATHOM_PROGRAM
+/// names.
+pub(crate) fn guests(name: Name, minutes: u64, only: &[String]) -> Result<()> {
+    let kind = match name {
+        Name::DebugKernel => guest_campaign::Kind::DebugKernel,
+        _ => guest_campaign::Kind::FileSystems,
+    };
+    let given = std::env::var_os("FATHOM_PROGRAM").map(std::path::PathBuf::from);
+    if given.is_none() {
+        shell::run(shell::cargo().args(["build", "--release", "--quiet", "--package", "fathom"]))?;
+    }
+    guest_campaign::run(kind, minutes, only, &given.unwrap_or_else(program))
 }
 
 /// Runs the rows of [`hunt`] with the release binary.

@@ -1,11 +1,15 @@
-//! `cargo xtask campaign guest-filesystems`: every file system of a guest's kernel, so many minutes each.
+//! `cargo xtask campaign guest-filesystems | debug-kernel`: the file systems of a guest's kernel, in pieces
+//! of a minute.
 //!
-//! A row is kept as soon as it is there: an interrupted campaign goes on with the file systems that are
-//! missing. The table is printed from the rows.
+//! Every file system gets its first piece before one gets its second, and a piece is kept as soon as it is
+//! there: an interrupted campaign goes on with the pieces that are missing, and what is done at any time is
+//! spread evenly. The table is printed from the pieces; findings stay beside them, with their reproducers.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -15,40 +19,100 @@ use crate::shell;
 /// The variable that names the kernel, as in the tests.
 const KERNEL: &str = "FATHOM_GUEST_KERNEL";
 
-/// Without it.
-const DEFAULT_KERNEL: &str = "6.12";
+/// A piece of a campaign.
+const PIECE_SECONDS: u64 = 60;
 
-/// Who runs `fathom` with these arguments.
-pub(crate) type Fathom<'a> = &'a dyn Fn(&[&str]) -> Result<(Option<i32>, Value)>;
+/// How a campaign is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// So many minutes for every file system.
+    FileSystems,
+    /// So many minutes for all of them together, in the kernel that watches itself.
+    DebugKernel,
+}
 
-/// Checks every file system that is in the kernel and whose programs are here, and prints the table.
-pub(crate) fn run(minutes: u64, fathom: Fathom<'_>) -> Result<()> {
-    let kernel = std::env::var(KERNEL).unwrap_or_else(|_| DEFAULT_KERNEL.to_owned());
-    let file = rows_file(&kernel, minutes);
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::FileSystems => "guest-filesystems",
+            Kind::DebugKernel => "debug-kernel",
+        }
+    }
+
+    fn kernel(self) -> String {
+        let default = match self {
+            Kind::FileSystems => "6.12",
+            Kind::DebugKernel => "6.12-debug",
+        };
+        std::env::var(KERNEL).unwrap_or_else(|_| default.to_owned())
+    }
+
+    /// The pieces in their order: a file system and its seed.
+    fn pieces(self, subjects: &[String], minutes: u64) -> Vec<(String, u64)> {
+        let rounds = match self {
+            Kind::FileSystems => minutes,
+            Kind::DebugKernel => minutes.div_ceil(subjects.len().max(1) as u64),
+        };
+        let of_round = |seed| subjects.iter().map(move |subject| (subject.clone(), seed));
+        let all = (1..=rounds).flat_map(of_round);
+        match self {
+            Kind::FileSystems => all.collect(),
+            Kind::DebugKernel => all.take(minutes as usize).collect(),
+        }
+    }
+}
+
+/// Checks the file systems that are in the kernel and whose programs are here, and prints the table.
+pub(crate) fn run(kind: Kind, minutes: u64, only: &[String], program: &Path) -> Result<()> {
+    let kernel = kind.kernel();
+    let dir = shell::root().join("target/campaign").join(kind.name());
+    fs::create_dir_all(&dir)?;
+    let file = dir.join("pieces.jsonl");
+    let (subjects, missing) = subjects(&kernel, only, program)?;
+    let pieces = kind.pieces(&subjects, minutes);
     let done = read_rows(&file)?;
-    let (_, subjects) = fathom(&["list", "subjects", "--guest", &kernel])?;
-    let subjects = subjects.as_array().context("`fathom list` printed no list")?;
-    for subject in subjects.iter().filter(|subject| is_kernel_file_system(subject)) {
-        let name = subject["name"].as_str().unwrap_or_default();
-        if done.iter().any(|row| row["subject"] == *name) {
-            println!("{name}: done before");
+    for (subject, seed) in &pieces {
+        let is_it = |row: &Value| row["subject"] == **subject && row["seed"] == *seed;
+        if done.iter().any(is_it) {
             continue;
         }
-        let row = match subject["missing"].as_array().map(Vec::as_slice).unwrap_or_default() {
-            [] => check(name, &kernel, minutes, fathom)?,
-            missing => json!({"subject": name, "missing": missing}),
-        };
+        let row = piece(subject, *seed, &kernel, &dir, program)?;
+        println!("{subject}, seed {seed}: {}", told(&row));
         append(&file, &row)?;
-        println!("{}", line(&row));
     }
     let rows = read_rows(&file)?;
     println!("\n{}", table(&rows));
-    println!("rows: {} (remove it to begin again)", file.display());
-    let accused = rows.iter().filter(|row| row["code"] == 2).count();
-    if accused > 0 {
-        bail!("{accused} runs failed: see the table");
+    for (subject, reasons) in &missing {
+        println!("not there: {subject} ({reasons})");
+    }
+    println!("{} of {} minutes; pieces: {}", rows.len(), pieces.len(), file.display());
+    let failed = rows.iter().filter(|row| !row["error"].is_null()).count();
+    if failed > 0 {
+        bail!("{failed} pieces failed: see the table");
     }
     Ok(())
+}
+
+/// The file systems that the kernel serves by itself, and those that are missing with the reasons.
+fn subjects(
+    kernel: &str,
+    only: &[String],
+    program: &Path,
+) -> Result<(Vec<String>, BTreeMap<String, String>)> {
+    let (_, all) = fathom(program, &["list", "subjects", "--guest", kernel])?;
+    let all = all.as_array().context("`fathom list` printed no list")?;
+    let (mut there, mut missing) = (Vec::new(), BTreeMap::new());
+    for subject in all.iter().filter(|subject| is_kernel_file_system(subject)) {
+        let name = subject["name"].as_str().unwrap_or_default().to_owned();
+        let reasons: Vec<&str> =
+            subject["missing"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        if !reasons.is_empty() {
+            missing.insert(name, reasons.join(", "));
+        } else if only.is_empty() || only.contains(&name) {
+            there.push(name);
+        }
+    }
+    Ok((there, missing))
 }
 
 /// Those that a kernel serves by itself.
@@ -57,67 +121,96 @@ fn is_kernel_file_system(subject: &Value) -> bool {
     needs.iter().any(|need| need.as_str().is_some_and(|need| need.ends_with("in the kernel")))
 }
 
-fn check(name: &str, kernel: &str, minutes: u64, fathom: Fathom<'_>) -> Result<Value> {
-    let budget = format!("{minutes}m");
-    let (code, report) =
-        fathom(&["check", name, "--guest", kernel, "--budget", &budget, "--seed", "1"])?;
+fn fathom(program: &Path, args: &[&str]) -> Result<(Option<i32>, Value)> {
+    let mut command = Command::new(program);
+    let output = command.args(args).arg("--json").output();
+    let output = output.with_context(|| format!("cannot start {}", program.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let value = serde_json::from_str(text.lines().last().unwrap_or_default());
+    let value = value.with_context(|| {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        format!("{} printed no JSON: {text}{errors}", shell::show(&command))
+    })?;
+    Ok((output.status.code(), value))
+}
+
+fn piece(subject: &str, seed: u64, kernel: &str, dir: &Path, program: &Path) -> Result<Value> {
+    let (budget, text) = (format!("{PIECE_SECONDS}s"), seed.to_string());
+    let out = dir.join(subject.replace([':', '/'], "_")).join(&text).display().to_string();
+    let mut args = vec!["check", subject, "--guest", kernel, "--budget", &budget, "--seed", &text];
+    args.extend(["--remount", "every 500", "--out", &out]);
+    let (code, report) = fathom(program, &args)?;
     let findings = report["findings"].as_array().cloned().unwrap_or_default();
-    let signatures: Vec<Value> =
-        findings.iter().map(|finding| finding["signature"].clone()).collect();
+    let signatures: Vec<&Value> = findings.iter().map(|finding| &finding["signature"]).collect();
     Ok(json!({
-        "subject": name,
+        "subject": subject,
+        "seed": seed,
+        "kernel": kernel,
         "code": code,
         "ops": report["ops"],
-        "states": report["states"],
-        "seconds": report["seconds"],
         "findings": signatures,
+        "guests_died": report["guests_died"],
         "error": report["error"],
     }))
 }
 
-fn rows_file(kernel: &str, minutes: u64) -> PathBuf {
-    let kernel = kernel.replace('/', "_");
-    shell::root().join(format!("target/guest-filesystems-{kernel}-{minutes}m.jsonl"))
-}
-
 fn read_rows(file: &PathBuf) -> Result<Vec<Value>> {
     let text = fs::read_to_string(file).unwrap_or_default();
-    let rows = text.lines().map(|line| serde_json::from_str(line).context("a row is no JSON"));
+    let rows = text.lines().map(|line| serde_json::from_str(line).context("a piece is no JSON"));
     rows.collect()
 }
 
 fn append(file: &PathBuf, row: &Value) -> Result<()> {
-    fs::create_dir_all(file.parent().context("a file is in a directory")?)?;
     let mut rows = File::options().append(true).create(true).open(file)?;
     Ok(writeln!(rows, "{row}")?)
 }
 
-/// The table as Markdown, as it goes into docs/GUESTS.md.
+/// What came out of a piece, in a line.
+fn told(row: &Value) -> String {
+    if let Some(error) = row["error"].as_str() {
+        return format!("failed: {error}");
+    }
+    let findings = row["findings"].as_array().map_or(0, Vec::len);
+    format!("{} operations, {findings} findings", row["ops"])
+}
+
+/// The table as Markdown, as it goes into docs/KERNELS.md: a line for each file system.
 fn table(rows: &[Value]) -> String {
     let mut text =
-        "| file system | operations | states | findings |\n|---|---:|---:|---|\n".to_owned();
-    for row in rows {
-        text.push_str(&line(row));
+        "| file system | minutes | operations | findings |\n|---|---:|---:|---|\n".to_owned();
+    let mut names: Vec<&str> = Vec::new();
+    for name in rows.iter().filter_map(|row| row["subject"].as_str()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    for name in names {
+        let of_it: Vec<&Value> = rows.iter().filter(|row| row["subject"] == *name).collect();
+        text.push_str(&line(name, &of_it));
         text.push('\n');
     }
     text
 }
 
-fn line(row: &Value) -> String {
-    let name = row["subject"].as_str().unwrap_or_default();
-    let texts = |field: &str| -> Vec<String> {
-        let values = row[field].as_array().map(Vec::as_slice).unwrap_or_default();
-        values.iter().map(|value| value.as_str().unwrap_or_default().to_owned()).collect()
-    };
-    if !row["missing"].is_null() {
-        return format!("| {name} | - | - | not there: {} |", texts("missing").join(", "));
+fn line(name: &str, rows: &[&Value]) -> String {
+    let ops: u64 = rows.iter().filter_map(|row| row["ops"].as_u64()).sum();
+    let mut findings: BTreeMap<String, u64> = BTreeMap::new();
+    for row in rows {
+        let told = row["findings"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let error = row["error"].as_str().map(|error| format!("failed: {error}"));
+        for finding in told.map(str::to_owned).chain(error) {
+            *findings.entry(finding).or_default() += 1;
+        }
     }
-    let findings = match (row["error"].as_str(), texts("findings")) {
-        (Some(error), _) => format!("failed: {error}"),
-        (None, findings) if findings.is_empty() => "none".to_owned(),
-        (None, findings) => findings.join("; "),
-    };
-    format!("| {name} | {} | {} | {findings} |", row["ops"], row["states"])
+    let findings: Vec<String> = findings
+        .into_iter()
+        .map(|(finding, pieces)| match pieces {
+            1 => finding,
+            pieces => format!("{finding} ({pieces}×)"),
+        })
+        .collect();
+    let findings = if findings.is_empty() { "none".to_owned() } else { findings.join("; ") };
+    format!("| {name} | {} | {ops} | {findings} |", rows.len())
 }
 
 #[cfg(test)]
@@ -125,16 +218,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_become_lines() {
-        let row =
-            json!({"subject": "jfs", "code": 1, "ops": 10, "states": 2, "findings": ["a", "b"]});
-        assert_eq!(line(&row), "| jfs | 10 | 2 | a; b |");
-        let row = json!({"subject": "hfsplus", "missing": ["no mkfs.hfsplus (package hfsprogs)"]});
-        assert_eq!(
-            line(&row),
-            "| hfsplus | - | - | not there: no mkfs.hfsplus (package hfsprogs) |"
-        );
+    fn pieces_of_a_file_system_become_one_line() {
+        let rows = [
+            json!({"subject": "jfs", "seed": 1, "ops": 10, "findings": ["a", "b"]}),
+            json!({"subject": "udf", "seed": 1, "ops": 1, "findings": []}),
+            json!({"subject": "jfs", "seed": 2, "ops": 20, "findings": ["a"]}),
+            json!({"subject": "udf", "seed": 2, "ops": null, "error": "no memory"}),
+        ];
+        let table = table(&rows);
+        assert!(table.contains("\n| jfs | 2 | 30 | a (2×); b |\n"), "{table}");
+        assert!(table.ends_with("\n| udf | 2 | 1 | failed: no memory |\n"), "{table}");
         let kernel = json!({"needs": ["root", "jfs in the kernel"]});
         assert!(is_kernel_file_system(&kernel) && !is_kernel_file_system(&json!({"needs": []})));
+    }
+
+    #[test]
+    fn every_file_system_gets_its_first_piece_before_one_gets_its_second() {
+        let subjects = ["a".to_owned(), "b".to_owned()];
+        let names = |kind: Kind, minutes| {
+            let pieces = kind.pieces(&subjects, minutes).into_iter();
+            pieces.map(|(name, seed)| format!("{name}{seed}")).collect::<Vec<_>>()
+        };
+        assert_eq!(names(Kind::FileSystems, 2), ["a1", "b1", "a2", "b2"]);
+        assert_eq!(names(Kind::DebugKernel, 3), ["a1", "b1", "a2"]);
     }
 }

@@ -62,7 +62,7 @@ enum Task {
         /// Of `hunt`: the kernel for what needs a guest
         #[arg(long, value_name = "KERNEL")]
         guest: Option<String>,
-        /// Of `hunt`: only these rows
+        /// Of `hunt` and those in guests: only these rows
         #[arg(long, value_name = "ROW")]
         only: Vec<String>,
     },
@@ -79,6 +79,12 @@ fn main() -> ExitCode {
         Task::Campaign { name: campaign::Name::Hunt, seconds, guest, only, .. } => {
             campaign::hunt(seconds, guest.as_deref(), &only)
         }
+        Task::Campaign {
+            name: name @ (campaign::Name::GuestFilesystems | campaign::Name::DebugKernel),
+            minutes,
+            only,
+            ..
+        } => campaign::guests(name, minutes, &only),
         Task::Campaign { name, minutes, .. } => campaign::run(name, minutes),
     };
     match result {
