@@ -88,8 +88,8 @@ pub struct Quirks {
     pub tmpfile: bool,
     /// `O_DIRECT` works, else `EINVAL`.
     pub direct: bool,
-    /// `O_DIRECT` works for directories too (f2fs before Linux 6.5: every mapping has the operation).
-    /// Elsewhere `EINVAL`.
+    /// `O_DIRECT` works for directories too (f2fs before Linux 6.5 and ocfs2: every mapping has the
+    /// operation). Elsewhere `EINVAL`.
     pub direct_directories: bool,
     /// Offsets and lengths of direct transfers must be multiples of this (a disk sector); 1 where the
     /// page cache takes over (tmpfs, btrfs, FUSE).
@@ -98,6 +98,9 @@ pub struct Quirks {
     // Behaviour.
     /// `SEEK_DATA` and `SEEK_HOLE` take a negative offset as 0 (btrfs). Elsewhere `ENXIO`.
     pub seek_negative_is_zero: bool,
+    /// A position in a directory has the limit of a file's, then `EINVAL` (those whose directories use
+    /// `generic_file_llseek`: f2fs, minix, FAT, udf and others). Elsewhere it is any number, a cookie.
+    pub directory_seek_limited: bool,
     /// What the entries of a listing say of their types (`d_type`).
     pub entry_types: EntryTypes,
     /// A `chown` to neither a user nor a group does nothing (FUSE: it has nothing to tell the server).
@@ -281,6 +284,7 @@ impl Default for Quirks {
             direct_directories: false,
             direct_align_bytes: 512,
             seek_negative_is_zero: false,
+            directory_seek_limited: false,
             entry_types: EntryTypes::All,
             chown_nothing_ignored: false,
             fallocate_privileges_vary: false,
@@ -345,6 +349,8 @@ const PROFILES: &[(&str, &str)] = profiles![
     "ocfs2",
     "minix",
     "udf",
+    "jffs2",
+    "ubifs",
     "vfat",
     "exfat",
     "ntfs3",

@@ -57,10 +57,13 @@ impl Model {
         }
     }
 
-    /// The largest position: that of the largest file, but any number in a directory, where
+    /// The largest position: that of the largest file, but any number in most directories, where
     /// positions are cookies.
     fn position_max(&self, file: &OpenFile) -> i64 {
         match file.kind {
+            Kind::Dir if self.quirks().directory_seek_limited => {
+                self.quirks().vfs_file_bytes_max as i64
+            }
             Kind::Dir => i64::MAX,
             _ => self.quirks().file_bytes_max as i64,
         }
@@ -178,5 +181,21 @@ mod tests {
         check(&mut m, &[(lseek(0, Whence::Set), Err(E::EBADF))]);
         given(&mut m, &[open(0, ".", OpenFlags::empty())]);
         check(&mut m, &[(lseek(-1, Whence::Set), Err(E::EINVAL)), (lseek(5, Whence::Set), Ok(5))]);
+    }
+
+    #[test]
+    fn positions_in_directories_are_cookies_or_limited_like_those_in_files() {
+        let limited = Quirks {
+            vfs_file_bytes_max: 1 << 40,
+            directory_seek_limited: true,
+            ..Quirks::default()
+        };
+        let any = Quirks::default();
+        for (quirks, far) in [(any, Ok(i64::MAX as u64)), (limited, Err(E::EINVAL))] {
+            let mut m = model_with(quirks);
+            given(&mut m, &[open(0, ".", OpenFlags::O_DIRECTORY)]);
+            let at_limit = (lseek(1 << 40, Whence::Set), Ok(1 << 40));
+            check(&mut m, &[(lseek(i64::MAX, Whence::Set), far), at_limit]);
+        }
     }
 }

@@ -28,9 +28,10 @@ impl Model {
 
     fn takes_name(&self, name: &[u8]) -> bool {
         let quirks = self.quirks();
-        // What is longer than every file system takes is refused by all alike.
-        let fits =
-            name.len() <= quirks.name_bytes_max as usize || name.len() > NAME_BYTES_MAX as usize;
+        // What is longer than every file system takes is refused by all alike, but by those that count
+        // characters only when an entry is made (FAT: `xlate_to_uni`).
+        let fits = name.len() <= quirks.name_bytes_max as usize
+            || (name.len() > NAME_BYTES_MAX as usize && !quirks.names_portable);
         fits && (!quirks.names_portable || is_portable(name))
     }
 

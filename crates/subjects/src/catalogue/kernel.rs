@@ -74,7 +74,8 @@ fn needs(recipe: &Recipe) -> Vec<Need> {
     let mut needs = vec![Need::Root, DETACHED_MOUNTS];
     needs.extend(recipe.fs_types().iter().map(|fs_type| Need::KernelType((*fs_type).to_owned())));
     let layer = recipe.layer.as_ref();
-    needs.extend(layer.map(|layer| Need::Kernel(layer.kernel_min, "overlay on detached mounts")));
+    let detached = "overlay on detached mounts";
+    needs.extend(layer.map(|layer| Need::KernelOfHost(layer.kernel_min, detached)));
     needs.extend(recipe.format.as_ref().map(|format| Need::Program {
         program: format.command[0].clone(),
         package: format.package.clone(),

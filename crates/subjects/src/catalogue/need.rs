@@ -13,6 +13,8 @@ pub enum Need {
     KernelType(String),
     /// A kernel of at least this version, and what for.
     Kernel((u32, u32), &'static str),
+    /// The same, but not in a guest, where there is another way.
+    KernelOfHost((u32, u32), &'static str),
     /// A program and its Debian package.
     Program {
         /// What is run.
@@ -39,6 +41,9 @@ impl Need {
             Need::Fuse => "/dev/fuse".to_owned(),
             Need::KernelType(fs_type) => format!("{fs_type} in the kernel"),
             Need::Kernel((major, minor), what) => format!("Linux {major}.{minor} ({what})"),
+            Need::KernelOfHost((major, minor), what) => {
+                format!("Linux {major}.{minor} ({what}) or a guest")
+            }
             Need::Program { package, .. } => package.clone(),
             Need::Feature { name, needs: "", .. } => format!("feature {name}"),
             Need::Feature { name, needs, .. } => format!("feature {name}, {needs}"),
@@ -53,7 +58,8 @@ impl Need {
             Need::KernelType(fs_type) => {
                 (kernel_has(fs_type), format!("no {fs_type} in the kernel"))
             }
-            Need::Kernel(min, _) => {
+            Need::KernelOfHost(..) if crate::sys::in_guest() => return None,
+            Need::Kernel(min, _) | Need::KernelOfHost(min, _) => {
                 let uname = rustix::system::uname();
                 let release = uname.release().to_string_lossy();
                 let have = crate::kernel::version(&release);

@@ -222,12 +222,14 @@ impl Ext {
         };
         if self.own_driver {
             // ext2_rename() knows one flag, ext2_file_operations has no fallocate(), ext2_max_size() is
-            // also the limit of the VFS, and seconds have 32 bits.
+            // also the limit of the VFS (of positions in directories too), and times have 32 bits of seconds.
             quirks.rename_flags = RenameFlags::RENAME_NOREPLACE;
             quirks.fallocate_modes = FallocateMode::empty();
             quirks.fallocate_privileges_vary = false;
             quirks.vfs_file_bytes_max = quirks.file_bytes_max;
+            quirks.directory_seek_limited = true;
             quirks.time_sec_max = i64::from(i32::MAX);
+            quirks.time_grain_nsec = 1_000_000_000;
             // It has no SEEK_HOLE: what lies in a large hole would have to be read to be compared.
             quirks.hole_bytes_max = 64 << 20;
         }

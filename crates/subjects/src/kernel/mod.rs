@@ -13,6 +13,7 @@
 
 pub mod disks;
 mod filler;
+mod flash;
 mod freeze;
 mod image;
 pub mod log;
@@ -28,12 +29,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use fathom_core::{Capability, CheckerReport, HarnessFault, RestoreMethod, Saved, Unblock};
+use fathom_core::{
+    Capability, CheckerReport, FsBytes, HarnessFault, RestoreMethod, Saved, Unblock,
+};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::error::SubjectError;
 use crate::host::{Backend, HostSubject};
-use crate::sys::View;
+use crate::sys::{View, in_guest};
 use filler::Filler;
 use freeze::ThawGuard;
 use image::{Image, RunningProgram};
@@ -83,6 +86,9 @@ struct Disk {
 
 impl Disk {
     fn format(recipe: &Recipe, format: &Program) -> Result<Disk, SubjectError> {
+        if recipe.flash.is_some() {
+            flash::prepare()?;
+        }
         let image = Image::format(recipe, format)?;
         let guard = recipe.freezes.then(ThawGuard::start).transpose();
         let mut disk = Disk {
@@ -145,6 +151,9 @@ impl KernelSubject {
         let (base, root) = mount_all(&recipe, disk.as_ref(), None)?;
         let filler = fill(&recipe, &base)?;
         let (base, checker) = (Some(base), RunningProgram::default());
+        let mut view = view;
+        view.hidden_xattrs
+            .extend(recipe.hidden_xattrs.iter().map(|name| FsBytes::from(name.as_str())));
         let backend = KernelBackend { recipe, filler, base, disk, log, checker };
         Ok(HostSubject::with_root(backend, root, view)?)
     }
@@ -186,10 +195,7 @@ impl KernelBackend {
     fn unmount(&mut self) -> Result<(), SubjectError> {
         self.filler = None;
         self.base = None;
-        self.disk
-            .as_ref()
-            .and_then(|disk| disk.device.as_ref())
-            .map_or(Ok(()), LoopDevice::wait_until_free)
+        unmounted(&self.recipe, self.disk.as_ref())
     }
 
     fn mount(&mut self) -> Result<OwnedFd, SubjectError> {
@@ -218,6 +224,19 @@ impl KernelBackend {
     }
 }
 
+/// Waits until the disk holds all that was written, when nobody holds the mount any more.
+fn unmounted(recipe: &Recipe, disk: Option<&Disk>) -> Result<(), SubjectError> {
+    if recipe.layer.is_some() {
+        mount::leave_place();
+    }
+    let Some(device) = disk.and_then(|disk| disk.device.as_ref()) else { return Ok(()) };
+    match recipe.flash {
+        None => device.wait_until_free(),
+        // It claims its device for ever, so that this does not say whether something is mounted.
+        Some(_) => flash::release(device.path()),
+    }
+}
+
 /// Takes the space away that the recipe does not leave.
 fn fill(recipe: &Recipe, base: &OwnedFd) -> Result<Option<Filler>, SubjectError> {
     let made = recipe.space_bytes.map(|bytes| Filler::new(base, bytes)).transpose();
@@ -230,7 +249,7 @@ fn check_kernel(recipe: &Recipe) -> Result<(), SubjectError> {
     let uname = rustix::system::uname();
     let running = uname.release().to_string_lossy().into_owned();
     match version(&running) {
-        Some(have) if have < layer.kernel_min => Err(SubjectError::KernelTooOld {
+        Some(have) if have < layer.kernel_min && !in_guest() => Err(SubjectError::KernelTooOld {
             name: recipe.name.clone(),
             needs: format!("{}.{}", layer.kernel_min.0, layer.kernel_min.1),
             running,
@@ -254,7 +273,7 @@ fn prepare(recipe: &Recipe, disk: &mut Disk) -> Result<(), SubjectError> {
     }
     set_root_mode(&base)?;
     drop((root, base));
-    disk.device.as_ref().map_or(Ok(()), LoopDevice::wait_until_free)?;
+    unmounted(recipe, Some(disk))?;
     disk.image.settle().map_err(in_memory("read"))
 }
 

@@ -9,16 +9,17 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::Mode;
+use rustix::fs::{CWD, Mode};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag,
-    fsconfig_set_string, fsmount, fsopen,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, unmount,
 };
 
 use super::log::KernelLog;
-use super::recipe::{Layer, Recipe};
+use super::recipe::{Layer, Recipe, version};
 use crate::error::SubjectError;
+use crate::sys::in_guest;
 
 /// The directories of an overlay, in the file system that it lies on.
 const LOWER: &str = "lower";
@@ -27,7 +28,11 @@ const WORK: &str = "work";
 
 /// Mounts `device` (none for a file system without one) as the recipe says, without its layer.
 pub(super) fn mount(recipe: &Recipe, device: Option<&Path>) -> Result<OwnedFd, SubjectError> {
-    let source = device.map(|device| ("source", device.as_os_str().to_owned()));
+    let source = match (device, recipe.flash) {
+        (Some(device), Some(flash)) => Some(super::flash::of_device(device, flash)?.into()),
+        (device, _) => device.map(|device| device.as_os_str().to_owned()),
+    };
+    let source = source.map(|source| ("source", source));
     attach(&recipe.fs_type, source.as_slice(), &recipe.options)
 }
 
@@ -39,10 +44,42 @@ pub(super) fn mount_layer(layer: &Layer, base: &OwnedFd) -> Result<OwnedFd, Subj
             Err(errno) => return Err(SubjectError::io("make", name)(errno.into())),
         }
     }
+    take_place(layer, base)?;
     // The way to a directory of a mount that is nowhere; the kernel goes it at once.
     let dir = |name| format!("/proc/self/fd/{}/{name}", base.as_raw_fd());
     let dirs = [("lowerdir", dir(LOWER)), ("upperdir", dir(UPPER)), ("workdir", dir(WORK))];
     attach(&layer.fs_type, &dirs, &layer.options)
+}
+
+/// Where the file system under an overlay is, in a guest whose kernel wants it to be somewhere.
+const PLACE: &str = "/dev/shm/fathom-layer";
+
+/// Gives `base` a place, in a guest with a kernel that is too old to do without. It keeps it until
+/// [`leave_place`]: a mount that had a place cannot get another one.
+fn take_place(layer: &Layer, base: &OwnedFd) -> Result<(), SubjectError> {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    if version(&release).is_none_or(|have| have >= layer.kernel_min) || !in_guest() {
+        return Ok(());
+    }
+    let failed = |errno: Errno| SubjectError::io("mount", PLACE)(errno.into());
+    match rustix::fs::mkdir(PLACE, Mode::from_raw_mode(0o700)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(failed(errno)),
+    }
+    let device = |stat: rustix::fs::Stat| stat.st_dev;
+    let there = rustix::fs::stat(PLACE).map(device).map_err(failed)?;
+    if there == rustix::fs::fstat(base).map(device).map_err(failed)? {
+        return Ok(());
+    }
+    move_mount(base, "", CWD, PLACE, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(failed)
+}
+
+/// Takes the file system under an overlay out of its place, if it has one.
+pub(super) fn leave_place() {
+    if in_guest() {
+        // Without one there is nothing to leave.
+        let _ = unmount(PLACE, UnmountFlags::DETACH);
+    }
 }
 
 /// mount(8): flags of the mount, not of the file system (mount_setattr(2)).

@@ -28,6 +28,10 @@ pub struct Recipe {
     pub options: Vec<String>,
     /// Entries of a new file system that the reference does not have: they are removed.
     pub removed_entries: Vec<String>,
+    /// Beginnings of names of extended attributes that are its own doing: they are not looked at.
+    pub hidden_xattrs: Vec<String>,
+    /// It lives on flash: its disk is made one.
+    pub flash: Option<Flash>,
     /// Whether the disk of a frozen file system is as good as that of an unmounted one.
     pub freezes: bool,
     /// Says whether the unmounted disk is sound.
@@ -44,6 +48,15 @@ pub struct Recipe {
     pub space_bytes: Option<u64>,
     /// Why it should not run on a machine that matters: it runs in a guest, or if somebody insists.
     pub risk: Option<String>,
+}
+
+/// What kind of flash a disk is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flash {
+    /// It is erased in pieces of so many bytes.
+    pub erase_bytes: u32,
+    /// Whether UBI is between it and the file system.
+    pub ubi: bool,
 }
 
 /// A program that works on a device.
@@ -84,7 +97,8 @@ pub struct Layer {
     pub fs_type: String,
     /// Mount options.
     pub options: Vec<String>,
-    /// Oldest kernel that mounts it over a mount without a place: major and minor version.
+    /// Oldest kernel that mounts it over a mount without a place: major and minor version. An older one
+    /// of a guest gets a place to mount it at.
     pub kernel_min: (u32, u32),
 }
 
@@ -100,7 +114,7 @@ pub struct Options {
 }
 
 /// The recipes that come with Fathom, in the order in which they are listed.
-const FILES: [&str; 21] = [
+const FILES: [&str; 23] = [
     include_str!("../../profiles/kernel/tmpfs.toml"),
     include_str!("../../profiles/kernel/ext2.toml"),
     include_str!("../../profiles/kernel/ext3.toml"),
@@ -121,6 +135,8 @@ const FILES: [&str; 21] = [
     include_str!("../../profiles/kernel/minix.toml"),
     include_str!("../../profiles/kernel/hfsplus.toml"),
     include_str!("../../profiles/kernel/udf.toml"),
+    include_str!("../../profiles/kernel/jffs2.toml"),
+    include_str!("../../profiles/kernel/ubifs.toml"),
     include_str!("../../profiles/kernel/overlay.toml"),
 ];
 
@@ -147,6 +163,10 @@ struct Written {
     #[serde(default)]
     removed_entries: Vec<String>,
     #[serde(default)]
+    hidden_xattrs: Vec<String>,
+    flash: Option<WrittenFlash>,
+    risk: Option<String>,
+    #[serde(default)]
     freezes: bool,
     #[serde(default)]
     log_ignored: Vec<String>,
@@ -171,6 +191,14 @@ struct WrittenProgram {
     clean: Vec<i32>,
     #[serde(default)]
     failed: Vec<i32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenFlash {
+    erase_kib: u32,
+    #[serde(default)]
+    ubi: bool,
 }
 
 #[derive(Deserialize)]
@@ -282,12 +310,16 @@ impl Written {
             format: self.format.map(WrittenProgram::into_program),
             options: self.mount_options,
             removed_entries: self.removed_entries,
+            hidden_xattrs: self.hidden_xattrs,
+            flash: self
+                .flash
+                .map(|flash| Flash { erase_bytes: flash.erase_kib << 10, ubi: flash.ubi }),
             freezes: self.freezes,
             log_ignored: self.log_ignored,
             checker,
             layer: None,
             space_bytes: None,
-            risk: None,
+            risk: self.risk,
         }
     }
 

@@ -48,6 +48,11 @@ pub use thread_context::Identity;
 /// Says in its environment that a process runs in a guest, a machine that nobody else uses.
 const IN_GUEST: &str = "FATHOM_IN_GUEST";
 
+/// Whether this process runs in a guest.
+pub(crate) fn in_guest() -> bool {
+    std::env::var_os(IN_GUEST).is_some()
+}
+
 /// How the root is opened to be synced.
 const ROOT_FLAGS: rustix::fs::OFlags =
     rustix::fs::OFlags::DIRECTORY.union(rustix::fs::OFlags::CLOEXEC);
@@ -300,7 +305,7 @@ impl Executor {
     /// sync(2). On a machine with others it syncs the file system under test and no other: one that hangs
     /// would otherwise make this call hang, and everybody's. In a guest it is the call itself.
     fn sync(&self) -> Outcome {
-        if std::env::var_os(IN_GUEST).is_some() {
+        if in_guest() {
             return call::sync().into();
         }
         let root = self.context.root().expect("activate() has checked");
