@@ -350,7 +350,6 @@ const PROFILES: &[(&str, &str)] = profiles![
     "minix",
     "udf",
     "jffs2",
-    "ubifs",
     "vfat",
     "exfat",
     "ntfs3",

@@ -86,7 +86,7 @@ struct Disk {
 
 impl Disk {
     fn format(recipe: &Recipe, format: &Program) -> Result<Disk, SubjectError> {
-        if recipe.flash.is_some() {
+        if recipe.flash_erase_bytes.is_some() {
             flash::prepare()?;
         }
         let image = Image::format(recipe, format)?;
@@ -230,11 +230,8 @@ fn unmounted(recipe: &Recipe, disk: Option<&Disk>) -> Result<(), SubjectError> {
         mount::leave_place();
     }
     let Some(device) = disk.and_then(|disk| disk.device.as_ref()) else { return Ok(()) };
-    match recipe.flash {
-        None => device.wait_until_free(),
-        // It claims its device for ever, so that this does not say whether something is mounted.
-        Some(_) => flash::release(device.path()),
-    }
+    // Flash claims its device for ever, so that it does not say whether something is mounted.
+    if recipe.flash_erase_bytes.is_some() { Ok(()) } else { device.wait_until_free() }
 }
 
 /// Takes the space away that the recipe does not leave.

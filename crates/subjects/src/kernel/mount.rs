@@ -28,8 +28,8 @@ const WORK: &str = "work";
 
 /// Mounts `device` (none for a file system without one) as the recipe says, without its layer.
 pub(super) fn mount(recipe: &Recipe, device: Option<&Path>) -> Result<OwnedFd, SubjectError> {
-    let source = match (device, recipe.flash) {
-        (Some(device), Some(flash)) => Some(super::flash::of_device(device, flash)?.into()),
+    let source = match (device, recipe.flash_erase_bytes) {
+        (Some(device), Some(bytes)) => Some(super::flash::of_device(device, bytes)?.into()),
         (device, _) => device.map(|device| device.as_os_str().to_owned()),
     };
     let source = source.map(|source| ("source", source));

@@ -30,8 +30,8 @@ pub struct Recipe {
     pub removed_entries: Vec<String>,
     /// Beginnings of names of extended attributes that are its own doing: they are not looked at.
     pub hidden_xattrs: Vec<String>,
-    /// It lives on flash: its disk is made one.
-    pub flash: Option<Flash>,
+    /// It lives on flash that is erased in pieces of so many bytes: its disk is made one.
+    pub flash_erase_bytes: Option<u32>,
     /// Whether the disk of a frozen file system is as good as that of an unmounted one.
     pub freezes: bool,
     /// Says whether the unmounted disk is sound.
@@ -48,15 +48,6 @@ pub struct Recipe {
     pub space_bytes: Option<u64>,
     /// Why it should not run on a machine that matters: it runs in a guest, or if somebody insists.
     pub risk: Option<String>,
-}
-
-/// What kind of flash a disk is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flash {
-    /// It is erased in pieces of so many bytes.
-    pub erase_bytes: u32,
-    /// Whether UBI is between it and the file system.
-    pub ubi: bool,
 }
 
 /// A program that works on a device.
@@ -114,7 +105,7 @@ pub struct Options {
 }
 
 /// The recipes that come with Fathom, in the order in which they are listed.
-const FILES: [&str; 23] = [
+const FILES: [&str; 22] = [
     include_str!("../../profiles/kernel/tmpfs.toml"),
     include_str!("../../profiles/kernel/ext2.toml"),
     include_str!("../../profiles/kernel/ext3.toml"),
@@ -136,7 +127,6 @@ const FILES: [&str; 23] = [
     include_str!("../../profiles/kernel/hfsplus.toml"),
     include_str!("../../profiles/kernel/udf.toml"),
     include_str!("../../profiles/kernel/jffs2.toml"),
-    include_str!("../../profiles/kernel/ubifs.toml"),
     include_str!("../../profiles/kernel/overlay.toml"),
 ];
 
@@ -164,7 +154,7 @@ struct Written {
     removed_entries: Vec<String>,
     #[serde(default)]
     hidden_xattrs: Vec<String>,
-    flash: Option<WrittenFlash>,
+    flash_erase_kib: Option<u32>,
     risk: Option<String>,
     #[serde(default)]
     freezes: bool,
@@ -191,14 +181,6 @@ struct WrittenProgram {
     clean: Vec<i32>,
     #[serde(default)]
     failed: Vec<i32>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenFlash {
-    erase_kib: u32,
-    #[serde(default)]
-    ubi: bool,
 }
 
 #[derive(Deserialize)]
@@ -311,9 +293,7 @@ impl Written {
             options: self.mount_options,
             removed_entries: self.removed_entries,
             hidden_xattrs: self.hidden_xattrs,
-            flash: self
-                .flash
-                .map(|flash| Flash { erase_bytes: flash.erase_kib << 10, ubi: flash.ubi }),
+            flash_erase_bytes: self.flash_erase_kib.map(|kib| kib << 10),
             freezes: self.freezes,
             log_ignored: self.log_ignored,
             checker,
