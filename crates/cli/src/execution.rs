@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use fathom_core::{Caller, HarnessFault, Op, Outcome, RestoreMethod, Testbed, Wrapper};
+use fathom_core::{Caller, HarnessFault, Op, Outcome, RestoreMethod, Slot, Testbed, Wrapper};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash64;
 
@@ -159,6 +159,10 @@ impl RecordedSubject {
     fn disk(&mut self) -> Option<u64> {
         if !self.inner.restore_methods().contains(&RestoreMethod::Remount) {
             return None;
+        }
+        // What is open cannot be unmounted; the execution is over, so this is not part of it.
+        for slot in 0..=Slot::MAX {
+            self.inner.apply(&Op::Close { slot }).ok()?;
         }
         let saved = self.inner.save(RestoreMethod::Remount).ok()?;
         let image = self.inner.image(saved).ok().flatten();

@@ -26,7 +26,7 @@ struct Window {
 impl Window {
     /// Maps a file. mmap(2) needs an offset that is a multiple of the page size.
     fn map(fd: RawFd, offset: i64, len: usize, protection: i32) -> Result<Window, Errno> {
-        let page = rustix::param::page_size() as i64;
+        let page = page_bytes();
         let lead_bytes = offset.rem_euclid(page);
         let mapped_bytes = len.checked_add(lead_bytes as usize).ok_or(Errno::ENOMEM)?;
         let from = offset - lead_bytes;
@@ -127,6 +127,14 @@ impl Executor {
         unsafe { ptr::copy_nonoverlapping(window.at_offset(), to.as_mut_ptr(), inside) };
         Ok(Outcome::data(to))
     }
+}
+
+/// The size of a page, as the C library knows it from the start of the process. Whoever asks the kernel
+/// (rustix does, at the first use) has to read /proc/self/auxv before Linux 6.4, which an executor that
+/// acts for another user may not.
+fn page_bytes() -> i64 {
+    // SAFETY: takes a number only.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) }
 }
 
 fn last_errno() -> Errno {
