@@ -91,11 +91,11 @@ impl Death {
     }
 }
 
-/// The two threads of a race wait up to so long before they begin.
-const RACE_MICROS: u64 = 20_000;
+/// The two threads of a race each wait so many steps at most before they begin.
+const RACE_STEPS: u64 = 64;
 
-/// For so long what one of them has changed is not marked as changed.
-const RACE_WINDOW: Duration = Duration::from_micros(100);
+/// A step of their waiting.
+const RACE_STEP_MICROS: u64 = 300;
 
 /// Whether the second thread looks in the moment in which the first has done half of its work. Both wait
 /// for a while first, as threads that wait for a disk do.
@@ -103,14 +103,14 @@ fn race_is_lost() -> bool {
     let pause = || {
         // The keys are random, and new in every thread.
         let random = RandomState::new().build_hasher().finish();
-        std::thread::sleep(Duration::from_micros(random % RACE_MICROS));
+        std::thread::sleep(Duration::from_micros(random % RACE_STEPS * RACE_STEP_MICROS));
     };
     let (data, mark) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             pause();
             data.store(true, Ordering::SeqCst);
-            std::thread::sleep(RACE_WINDOW);
+            std::thread::yield_now();
             mark.store(true, Ordering::SeqCst);
         });
         let second = scope.spawn(|| {
