@@ -132,11 +132,11 @@ fn race(kernel: &str, fathom: Fathom<'_>, findings: &Path) -> Result<()> {
         native += usize::from(fathom(&args)?.0 == Some(1));
     }
     println!("\na race: shows in {native} of {RACE_RUNS} native runs of {RACE_OPS} operations");
-    // What was found natively has no execution to repeat.
-    std::fs::remove_dir_all(findings).context("removing the native findings")?;
     let guest = ["--guest", kernel, "--guest-seed"];
     let mut shown = None;
     for seed in 1..=RACE_SEEDS_MAX {
+        // An execution begins with an empty directory, as its repetition does.
+        let _ = std::fs::remove_dir_all(findings);
         let (code, report) = fathom(&[&args[..], &guest[..], &[&seed.to_string()]].concat())?;
         if code == Some(1) {
             shown = report["findings"][0]["id"].as_str().map(|id| (seed, id.to_owned()));

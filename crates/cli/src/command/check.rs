@@ -259,7 +259,9 @@ fn summary(checked: &CheckPlan, report: &Report, run: &Run, coverage: &str, out:
     };
     text.push_str(&format!("{states}; {never}\n{coverage}"));
     text.push_str(&format!("report: fathom report {0}; as a page: --html FILE\n", shown(out)));
-    if !stats.investigating.is_zero() {
+    // A clock that stands still but for waits has nothing to say about it.
+    let has_own_clock = worker::in_guest().is_some_and(|guest| guest.virtual_clock);
+    if !stats.investigating.is_zero() && !has_own_clock {
         let seconds = stats.investigating.as_secs_f64();
         text.push_str(&format!("running findings again and shrinking them took {seconds:.1} s\n"));
     }

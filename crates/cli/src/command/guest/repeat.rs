@@ -21,9 +21,6 @@ use crate::text::{bold, print, print_json};
 /// How often the findings of the repetition are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Where the repetition says what is wrong.
-const ERRORS: &str = "stderr.txt";
-
 pub(crate) fn run(what: &str, kernel: &str, out: &Path, json: bool) -> Result<ExitCode> {
     let recorded = Finding::read(&finding_dir(what, out)?)?;
     let label = |name: &str| {
@@ -34,24 +31,28 @@ pub(crate) fn run(what: &str, kernel: &str, out: &Path, json: bool) -> Result<Ex
     let (seed, command) = (label("guest_seed")?, label(COMMAND_LABEL)?);
     let words: Vec<String> = serde_json::from_str(command).context("its command is damaged")?;
     let place = tempfile::tempdir().context("making a directory for the repetition")?;
+    let errors = tempfile::NamedTempFile::new().context("making a file for its errors")?;
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut child = Command::new(program)
         .args(&words)
-        .args(["--guest", kernel, "--guest-seed", seed, "--json", "--out"])
+        .args(["--guest", kernel, "--guest-seed", seed, "--out"])
         .arg(place.path())
-        .arg("--known")
-        .arg(place.path().join("nothing-is-known.toml"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(File::create(place.path().join(ERRORS)).context("its errors")?)
+        .stderr(File::create(errors.path()).context("its errors")?)
         .spawn()
         .context("cannot start the repetition")?;
-    let found = wait_for(&mut child, place.path(), &recorded.signature)?;
+    let found = wait_for(&mut child, place.path(), errors.path(), &recorded.signature)?;
     tell(&recorded, found.as_ref(), json)
 }
 
 /// The finding of the repetition with this signature; ends the repetition as soon as it is there.
-fn wait_for(child: &mut Child, place: &Path, signature: &str) -> Result<Option<Finding>> {
+fn wait_for(
+    child: &mut Child,
+    place: &Path,
+    errors: &Path,
+    signature: &str,
+) -> Result<Option<Finding>> {
     loop {
         let ended = child.try_wait().context("waiting for the repetition")?;
         let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
@@ -68,7 +69,7 @@ fn wait_for(child: &mut Child, place: &Path, signature: &str) -> Result<Option<F
         match ended.map(|status| status.code()) {
             Some(Some(0 | 1)) => return Ok(None),
             Some(_) => {
-                let words = std::fs::read_to_string(place.join(ERRORS)).unwrap_or_default();
+                let words = std::fs::read_to_string(errors).unwrap_or_default();
                 let last = words.lines().rev().find(|line| !line.trim().is_empty());
                 bail!("the repetition failed: {}", last.unwrap_or("without a word"));
             }

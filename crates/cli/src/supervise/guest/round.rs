@@ -72,7 +72,8 @@ impl<'a> Round<'a> {
     ) -> Result<Round<'a>> {
         let mut boot = boot.clone();
         // Whoever asks for values gets one at the end; others see the output as it comes.
-        boot.terminals[0] = terminal_size(cli);
+        // Who has a clock of its own gets no terminal, whose timers would move it.
+        boot.terminals[0] = terminal_size(cli).filter(|_| !decided.virtual_clock);
         let messages = [(CAMPAIGN.to_owned(), serde_json::to_vec(&decided)?)];
         let guest = Guest::start_with(&boot, &messages)?;
         let round = Round {
