@@ -4,6 +4,7 @@
 use std::fmt;
 
 use crate::bytes::{FsBytes, FsPath};
+use crate::digest::Digest;
 use crate::subject::{HarnessFault, Subject};
 use crate::tree::{Difference, Entry, entry_differences};
 
@@ -176,6 +177,15 @@ pub trait Testbed: Subject {
     /// # Errors
     /// If it cannot be read.
     fn image(&mut self, _saved: Saved) -> Result<Option<Vec<u8>>, HarnessFault> {
+        Ok(None)
+    }
+
+    /// A digest of the disk of a saved state, where there is one: of what is not zero on it, so that a
+    /// large empty disk costs nothing.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn image_digest(&mut self, _saved: Saved) -> Result<Option<Digest>, HarnessFault> {
         Ok(None)
     }
 

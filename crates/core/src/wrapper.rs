@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use crate::bytes::{FsBytes, FsPath};
+use crate::digest::Digest;
 use crate::op::{Caller, Op};
 use crate::outcome::Outcome;
 use crate::subject::{Capability, HarnessFault, Subject};
@@ -121,6 +122,10 @@ impl<W: Wrapper> Testbed for W {
 
     fn forget(&mut self, saved: Saved) {
         self.inner_mut().forget(saved);
+    }
+
+    fn image_digest(&mut self, saved: Saved) -> Result<Option<Digest>, HarnessFault> {
+        self.inner_mut().image_digest(saved)
     }
 
     fn image(&mut self, saved: Saved) -> Result<Option<Vec<u8>>, HarnessFault> {

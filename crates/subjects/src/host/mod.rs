@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 
 use fathom_core::{
-    Caller, Capability, CheckerReport, FsBytes, FsPath, HarnessFault, Op, Outcome, PathState,
-    RestoreMethod, Saved, Subject, Testbed, Tree, Unblock,
+    Caller, Capability, CheckerReport, Digest, FsBytes, FsPath, HarnessFault, Op, Outcome,
+    PathState, RestoreMethod, Saved, Subject, Testbed, Tree, Unblock,
 };
 
 use crate::sys::{Executor, Guard, View};
@@ -99,6 +99,14 @@ pub trait Backend {
     /// # Errors
     /// If it cannot be read.
     fn image(&mut self, _saved: Saved) -> Result<Option<Vec<u8>>, HarnessFault> {
+        Ok(None)
+    }
+
+    /// See [`Testbed::image_digest`].
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn image_digest(&mut self, _saved: Saved) -> Result<Option<Digest>, HarnessFault> {
         Ok(None)
     }
 
@@ -341,6 +349,10 @@ impl<B: Backend> Testbed for HostSubject<B> {
 
     fn image(&mut self, saved: Saved) -> Result<Option<Vec<u8>>, HarnessFault> {
         self.backend.image(saved)
+    }
+
+    fn image_digest(&mut self, saved: Saved) -> Result<Option<Digest>, HarnessFault> {
+        self.backend.image_digest(saved)
     }
 
     /// Nothing is known of what is in the image, so operations in it are looked at more closely.

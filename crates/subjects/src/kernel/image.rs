@@ -5,12 +5,14 @@
 //! that save and restore through the device). So nothing may be mounted, or the file system must be
 //! frozen, while the image is read, and nothing may be mounted while it is written.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use fathom_core::Digest;
 use rustix::fs::{
     CWD, FallocateFlags, MemfdFlags, Mode, OFlags, SeekFrom, fallocate, ftruncate, memfd_create,
     openat, seek,
@@ -185,6 +187,23 @@ impl Image {
             }
         }
         bytes
+    }
+
+    /// A digest of the whole disk, if it were changed like this: a chain over the blocks that hold
+    /// something, each with its number.
+    pub(super) fn digest(&self, changes: Vec<(u32, Block)>) -> Digest {
+        let mut changed: BTreeMap<usize, Block> =
+            changes.into_iter().map(|(index, block)| (index as usize, block)).collect();
+        let mut digest = Digest::of(0, &[]);
+        for (index, pristine) in self.pristine.iter().enumerate() {
+            let now = changed.remove(&index);
+            if let Some(block) = now.as_ref().unwrap_or(pristine) {
+                let contents = Digest::of(index as u64, &block[..]);
+                let link = [digest.0.to_le_bytes(), contents.0.to_le_bytes()].concat();
+                digest = Digest::of(0, &link);
+            }
+        }
+        digest
     }
 
     /// How a whole disk differs from the first state.

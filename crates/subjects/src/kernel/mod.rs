@@ -30,7 +30,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use fathom_core::{
-    Capability, CheckerReport, FsBytes, HarnessFault, RestoreMethod, Saved, Unblock,
+    Capability, CheckerReport, Digest, FsBytes, HarnessFault, RestoreMethod, Saved, Unblock,
 };
 use rustix::fs::{AtFlags, Mode, OFlags};
 
@@ -379,6 +379,12 @@ impl Backend for KernelBackend {
         let Some(disk) = &self.disk else { return Ok(None) };
         let changes = disk.saved(saved)?;
         Ok(Some(disk.image.whole(&changes)))
+    }
+
+    fn image_digest(&mut self, saved: Saved) -> Result<Option<Digest>, HarnessFault> {
+        let Some(disk) = &self.disk else { return Ok(None) };
+        let changes = disk.saved(saved)?;
+        Ok(Some(disk.image.digest(changes)))
     }
 
     fn adopt(&mut self, image: &[u8]) -> Result<Saved, HarnessFault> {
