@@ -46,7 +46,9 @@ const GUEST_KILLS: &str = "100";
 
 /// Runs one campaign with the release binary.
 pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
-    shell::run(shell::cargo().args(["build", "--release", "--quiet", "--package", "fathom"]))?;
+    if std::env::var_os(PROGRAM).is_none() {
+        shell::run(shell::cargo().args(["build", "--release", "--quiet", "--package", "fathom"]))?;
+    }
     match name {
         Name::Hosts => hosts(),
         Name::Kernel => kernel(minutes),
@@ -95,8 +97,14 @@ fn findings() -> std::path::PathBuf {
     std::env::temp_dir().join(format!("fathom-campaign-{}", std::process::id()))
 }
 
-/// The path of the release binary.
+/// Names another program than the release binary, which is then not built.
+const PROGRAM: &str = "FATHOM_PROGRAM";
+
+/// The path of the program that campaigns run.
 fn program() -> std::path::PathBuf {
+    if let Some(program) = std::env::var_os(PROGRAM) {
+        return program.into();
+    }
     let target = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| shell::root().join("target"), std::path::PathBuf::from);
     target.join("release/fathom")
