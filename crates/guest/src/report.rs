@@ -75,6 +75,11 @@ pub fn is_survivable(console: &str) -> bool {
     read(console).is_some_and(|report| report.kind == ReportKind::Lockdep)
 }
 
+/// Whether the file that is the guest's memory could not grow: the kernel then says so and panics.
+pub fn is_without_space(console: &str) -> bool {
+    console.contains("likely just ran out of space")
+}
+
 /// Whether the kernel killed a process for want of memory.
 pub fn is_out_of_memory(console: &str) -> bool {
     console.contains("Out of memory: Killed process")

@@ -36,7 +36,7 @@ use crate::text::{print, say};
 const FRUITLESS_MAX: u32 = 3;
 
 /// Shrinking a death may take so long, and takes so long even if hardly any time is left.
-const CONFIRM_MAX: Duration = Duration::from_secs(30);
+const CONFIRM_MAX: Duration = Duration::from_secs(20);
 const CONFIRM_MIN: Duration = Duration::from_secs(5);
 
 /// A campaign in guests.

@@ -33,6 +33,12 @@ const DEADLINES: u32 = 2;
 /// Lines of a console that an error shows.
 const TAIL_LINES: usize = 12;
 
+/// Said of a guest whose memory could not grow.
+const NO_SPACE: &str = "no space is left where the guest's memory lives: free some, or name another \
+                        directory with FATHOM_GUEST_MEMORY_DIR";
+/// A guest in which nothing at all begins for so many deadlines does not answer any more.
+const STALLED: u32 = 4;
+
 /// How a round ended.
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub(super) enum RoundEnd {
@@ -60,6 +66,8 @@ pub(super) struct Round<'a> {
     console_len: usize,
     /// Whether nothing of what the command says is passed on.
     is_silent: bool,
+    /// What its worker was last seen to have begun, and when.
+    moved: (u64, Instant),
 }
 
 impl<'a> Round<'a> {
@@ -87,6 +95,7 @@ impl<'a> Round<'a> {
             told: Instant::now(),
             console_len: 0,
             is_silent: false,
+            moved: (0, Instant::now()),
         };
         Ok(round)
     }
@@ -167,7 +176,7 @@ impl<'a> Round<'a> {
         if let Some(death) = self.listen() {
             return Ok(Some(death));
         }
-        let death = self.watch_lanes();
+        let death = self.watch_lanes().or_else(|| self.watch_stall());
         self.tell(started);
         Ok(death.or_else(|| self.watch_clock(started)))
     }
@@ -231,6 +240,21 @@ impl<'a> Round<'a> {
         None
     }
 
+    /// A guest that has executed operations and in which nothing begins any more: its kernel computes for
+    /// ever, or its process was stopped, while no call was being made.
+    fn watch_stall(&mut self) -> Option<Death> {
+        let board = self.board.as_ref()?;
+        let lanes = board.lanes();
+        let begun = lanes.iter().fold(board.operations(), |sum, lane| sum.wrapping_add(lane.beat));
+        if begun != self.moved.0 {
+            self.moved = (begun, Instant::now());
+        }
+        let late = self.moved.1.elapsed();
+        let lane = lanes.into_iter().find(|lane| !board.records(lane.index).is_empty())?;
+        let is_stalled = board.operations() > 0 && late >= self.deadline() * STALLED;
+        is_stalled.then(|| Death::of(Violation::Hang { seconds: late.as_secs() }).in_lane(lane))
+    }
+
     fn watch_clock(&mut self, started: Instant) -> Option<Death> {
         if let Some((since, interrupted)) = self.asked {
             let patience =
@@ -271,6 +295,9 @@ impl<'a> Round<'a> {
     /// What the end of a guest means.
     fn ended(&self, end: GuestEnd) -> Result<RoundEnd> {
         let console = self.guest.console_since_boot();
+        if matches!(end, GuestEnd::Died(_)) && report::is_without_space(&self.guest.console()) {
+            bail!("{NO_SPACE}");
+        }
         let status = match end {
             GuestEnd::Code(code @ 0..=2) => return Ok(RoundEnd::Code(code as u8)),
             GuestEnd::Code(code) => {
@@ -297,10 +324,7 @@ impl<'a> Round<'a> {
             })));
         }
         match status.signal {
-            Some(libc_signal::SIGBUS) => bail!(
-                "no space is left where the guest's memory lives: free some, or name another directory \
-                 with FATHOM_GUEST_MEMORY_DIR"
-            ),
+            Some(libc_signal::SIGBUS) => bail!("{NO_SPACE}"),
             Some(signal) => {
                 let name = fathom_subjects::supervise::process::signal_name(signal);
                 let how = format!("guest killed by {name}");
