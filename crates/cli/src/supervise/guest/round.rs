@@ -250,9 +250,11 @@ impl<'a> Round<'a> {
             self.moved = (begun, Instant::now());
         }
         let late = self.moved.1.elapsed();
+        if board.operations() == 0 || late < self.deadline() * STALLED {
+            return None;
+        }
         let lane = lanes.into_iter().find(|lane| !board.records(lane.index).is_empty())?;
-        let is_stalled = board.operations() > 0 && late >= self.deadline() * STALLED;
-        is_stalled.then(|| Death::of(Violation::Hang { seconds: late.as_secs() }).in_lane(lane))
+        Some(Death::of(Violation::Hang { seconds: late.as_secs() }).in_lane(lane))
     }
 
     fn watch_clock(&mut self, started: Instant) -> Option<Death> {
