@@ -85,6 +85,10 @@ impl RunObserver {
         self.directory.finish(|run| {
             run.notes = notes;
             change(run);
+            // The time that somebody outside of this guest keeps.
+            if !run.complete && worker::wants_the_end() && !worker::is_interrupted() {
+                (run.complete, run.stop) = (true, "the time was over".to_owned());
+            }
         });
         if let Some(problem) = self.directory.problem() {
             say!("fathom: run.json is not up to date: {problem}");
@@ -204,7 +208,7 @@ impl Observer for RunObserver {
         }
         self.bar.set_message(parts.join(", "));
         self.bar.tick();
-        match worker::is_interrupted() {
+        match worker::wants_the_end() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }

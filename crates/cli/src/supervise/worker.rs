@@ -101,6 +101,11 @@ pub(crate) fn is_interrupted() -> bool {
     WORKER.get().is_some_and(|worker| worker.is_interrupted())
 }
 
+/// Whether the campaign is to end, for whatever reason.
+pub(crate) fn wants_the_end() -> bool {
+    WORKER.get().is_some_and(|worker| worker.wants_the_end())
+}
+
 /// What was said last of the campaign.
 static ABOUT: Mutex<Option<About>> = Mutex::new(None);
 

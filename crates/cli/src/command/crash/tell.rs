@@ -8,6 +8,7 @@ use fathom_record::run::{Count, Kind, Promise};
 use serde_json::{Value, json};
 
 use crate::progress::started;
+use crate::supervise::worker;
 use crate::text::{bold, grouped};
 
 /// A device in words.
@@ -29,7 +30,7 @@ pub(crate) fn summary(subject: &dyn DiskFileSystem, report: &CrashReport, run: &
         1 => "1 finding".to_owned(),
         count => format!("{count} findings"),
     };
-    let seconds = search.elapsed.as_secs_f64();
+    let seconds = worker::elapsed(search.elapsed).as_secs_f64();
     let levels: Vec<&str> = report.levels.iter().map(|level| level.name()).collect();
     let mut text = format!(
         "{}: {} ({})\n{} states, {} steps, {} distinct crash images ({}) in {seconds:.1} s ({}/s); {}\n",
@@ -95,7 +96,7 @@ pub(crate) fn report_json(subject: &dyn DiskFileSystem, report: &CrashReport, ru
         "crash_images_from_memo": report.memo.answered,
         "memo_refuted": report.memo.refuted,
         "levels": report.levels,
-        "seconds": report.search.elapsed.as_secs_f64(),
+        "seconds": worker::elapsed(report.search.elapsed).as_secs_f64(),
         "stop": report.search.stop.to_string(),
         "goals_missed": report.goals_missed,
         "complete": run.complete,
@@ -134,7 +135,7 @@ pub(crate) fn describe(run: &mut Run, report: &CrashReport, plan: &CrashPlan) {
         value,
         about: about.to_owned(),
     };
-    run.seconds = search.elapsed.as_secs_f64();
+    run.seconds = worker::elapsed(search.elapsed).as_secs_f64();
     run.complete = search.stop != Stop::Asked || plan.stop_at_first;
     run.stop = search.stop.to_string();
     run.counts = vec![

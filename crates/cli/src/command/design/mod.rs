@@ -186,7 +186,11 @@ fn bounds(args: &DesignArgs, depth_max: Option<u32>) -> Result<Plan> {
         depth_max,
         states_max: args.states,
         memory_max_bytes,
-        time_max: args.budget,
+        time_max: {
+            let mut budget = args.budget;
+            worker::take_budget(&mut budget);
+            budget
+        },
         stop_at_first: args.first,
         memory,
         ..Plan::default()
