@@ -24,6 +24,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// A keeper that was asked to end its guest may take so long.
 const ENDED_WITHIN: Duration = Duration::from_secs(5);
 
+/// A place with less than that is full.
+const SPACE_LEFT: u64 = 1 << 20;
+
 /// How a guest ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GuestEnd {
@@ -141,6 +144,14 @@ impl Guest {
             Some((_, after)) => after.trim_start().to_owned(),
             None => text,
         }
+    }
+
+    /// Whether its memory, and what its console says, had no room on the host.
+    pub fn is_without_space(&self) -> bool {
+        let place = rustix::fs::statvfs(self.directory());
+        let is_full =
+            place.is_ok_and(|place| place.f_bavail.saturating_mul(place.f_frsize) < SPACE_LEFT);
+        is_full || crate::report::is_without_space(&self.console())
     }
 
     /// Whether the command has begun.

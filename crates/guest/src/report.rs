@@ -76,7 +76,7 @@ pub fn is_survivable(console: &str) -> bool {
 }
 
 /// Whether the file that is the guest's memory could not grow: the kernel then says so and panics.
-pub fn is_without_space(console: &str) -> bool {
+pub(crate) fn is_without_space(console: &str) -> bool {
     console.contains("likely just ran out of space")
 }
 

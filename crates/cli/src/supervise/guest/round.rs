@@ -297,7 +297,7 @@ impl<'a> Round<'a> {
     /// What the end of a guest means.
     fn ended(&self, end: GuestEnd) -> Result<RoundEnd> {
         let console = self.guest.console_since_boot();
-        if matches!(end, GuestEnd::Died(_)) && report::is_without_space(&self.guest.console()) {
+        if matches!(end, GuestEnd::Died(_)) && self.guest.is_without_space() {
             bail!("{NO_SPACE}");
         }
         let status = match end {
