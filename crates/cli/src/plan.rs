@@ -59,14 +59,7 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
             Config::from_toml(&text).with_context(|| format!("in {}", path.display()))?
         }
     };
-    let has_own_clock = worker::in_guest().is_some_and(|guest| guest.virtual_clock);
-    if has_own_clock && args.config.is_none() {
-        config.weights.insert(Call::Wait, WAIT_WEIGHT);
-    }
-    if has_own_clock {
-        // Only waits take time there; those of the runs that are tried must not use it up.
-        config.check.shrink_seconds = config.check.shrink_seconds.saturating_mul(WAITS_TRIED);
-    }
+    adapt_to_clock(&mut config, args);
     config.check.times |= args.times;
     if let Some(tree_every) = args.tree_every {
         config.check.tree_every = tree_every;
@@ -110,6 +103,17 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
     }
     plan.labels.insert("strategy".to_owned(), plan.explore.strategy.to_string());
     Ok(CheckPlan { spec, rivals: rivals(args)?, plan, notes })
+}
+
+/// Where the clock stands still but for waits, these are free, and shrinking is not bounded by it.
+fn adapt_to_clock(config: &mut Config, args: &CheckArgs) {
+    if !worker::in_guest().is_some_and(|guest| guest.virtual_clock) {
+        return;
+    }
+    if args.config.is_none() {
+        config.weights.insert(Call::Wait, WAIT_WEIGHT);
+    }
+    config.check.shrink_seconds = config.check.shrink_seconds.saturating_mul(WAITS_TRIED);
 }
 
 /// The reference of a subject. Nothing is made for a plan that is only shown.

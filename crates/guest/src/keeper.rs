@@ -51,7 +51,7 @@ pub struct KernelStatus {
 }
 
 /// Runs a keeper: the program was started with [`crate::boot::KEEPER`] and this directory.
-pub fn keep(dir: &Path) -> i32 {
+pub(crate) fn keep(dir: &Path) -> i32 {
     let parent = parent();
     // SAFETY: takes numbers only.
     unsafe {

@@ -15,7 +15,7 @@ use crate::keeper::file;
 
 /// Loads the module that the guest's kernel asks for: the program was started by it under the name
 /// [`crate::boot::MODPROBE`].
-pub fn modprobe(wanted: &str) -> i32 {
+pub(crate) fn modprobe(wanted: &str) -> i32 {
     let plan = fs::read(Path::new(MESSAGES).join(file::INIT_PLAN)).ok();
     let plan = plan.and_then(|text| serde_json::from_slice::<InitPlan>(&text).ok());
     let Some(dir) = plan.and_then(|plan| plan.modules) else { return 1 };
