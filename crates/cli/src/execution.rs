@@ -8,7 +8,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use fathom_core::{Caller, HarnessFault, Op, Outcome, RestoreMethod, Slot, Testbed, Wrapper};
+use fathom_core::{
+    Caller, HarnessFault, Op, Outcome, RestoreMethod, Schedule, Slot, Step, Testbed, Wrapper,
+};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash64;
 
@@ -191,6 +193,16 @@ impl Wrapper for RecordedSubject {
             *POINT.lock().unwrap_or_else(PoisonError::into_inner) = Some(point);
         }
         outcome
+    }
+
+    /// The order of invocations and returns is part of the execution.
+    fn execute_at_once(&mut self, schedule: &Schedule) -> Result<Vec<Step>, HarnessFault> {
+        let steps = self.inner.run_callers(schedule)?;
+        for step in &steps {
+            let returned = step.interval.map_or(0, |interval| interval.returned());
+            self.execution.step(&step.op, &step.outcome, returned);
+        }
+        Ok(steps)
     }
 }
 

@@ -5,7 +5,9 @@ use std::fmt;
 
 use crate::bytes::{FsBytes, FsPath};
 use crate::digest::Digest;
+use crate::schedule::Schedule;
 use crate::subject::{HarnessFault, Subject};
+use crate::trace::Step;
 use crate::tree::{Difference, Entry, entry_differences};
 
 /// How a subject goes back to an earlier state. What no subject offers is always possible: to start
@@ -110,6 +112,18 @@ pub trait Testbed: Subject {
     /// # Errors
     /// If the harness cannot.
     fn reset(&mut self) -> Result<(), HarnessFault>;
+
+    /// Lets several callers make their calls at the same time; returns every call with its answer and its
+    /// interval.
+    ///
+    /// # Errors
+    /// If the subject has one caller only, or the harness could not even ask the file system.
+    fn run_callers(&mut self, _schedule: &Schedule) -> Result<Vec<Step>, HarnessFault> {
+        Err(HarnessFault::new(
+            "running several callers at once",
+            format!("{} has one caller, number 0", self.name()),
+        ))
+    }
 
     /// Looks at some paths (relative to the root, links not followed) and nothing else.
     ///

@@ -10,8 +10,10 @@ use crate::bytes::{FsBytes, FsPath};
 use crate::digest::Digest;
 use crate::op::{Caller, Op};
 use crate::outcome::Outcome;
+use crate::schedule::Schedule;
 use crate::subject::{Capability, HarnessFault, Subject};
 use crate::testbed::{CheckerReport, PathState, RestoreMethod, Saved, Testbed, Unblock};
+use crate::trace::Step;
 use crate::tree::Tree;
 
 /// A [`Testbed`] around another one, to which everything is passed on that is not said here.
@@ -36,6 +38,14 @@ pub trait Wrapper {
     /// As [`Subject::apply_as`].
     fn execute(&mut self, caller: Caller, op: &Op) -> Result<Outcome, HarnessFault> {
         self.inner_mut().apply_as(caller, op)
+    }
+
+    /// Lets several callers work at once.
+    ///
+    /// # Errors
+    /// As [`Testbed::run_callers`].
+    fn execute_at_once(&mut self, schedule: &Schedule) -> Result<Vec<Step>, HarnessFault> {
+        self.inner_mut().run_callers(schedule)
     }
 
     /// Makes the file system empty.
@@ -85,6 +95,10 @@ impl<W: Wrapper> Subject for W {
 impl<W: Wrapper> Testbed for W {
     fn reset(&mut self) -> Result<(), HarnessFault> {
         self.start_again()
+    }
+
+    fn run_callers(&mut self, schedule: &Schedule) -> Result<Vec<Step>, HarnessFault> {
+        self.execute_at_once(schedule)
     }
 
     fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {
@@ -216,6 +230,11 @@ mod tests {
             Ok(())
         }
 
+        fn run_callers(&mut self, _: &Schedule) -> Result<Vec<Step>, HarnessFault> {
+            self.note("run_callers");
+            Ok(Vec::new())
+        }
+
         fn observe_paths(&mut self, _: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {
             self.note("observe_paths");
             Ok(Vec::new())
@@ -333,6 +352,7 @@ mod tests {
         assert_eq!(plain.save(RestoreMethod::Clone).unwrap(), Saved(7));
         let _ = (plain.restore(Saved(7)), plain.image(Saved(7)), plain.adopt(&[]), plain.fsck());
         let _ = (plain.complaints(), plain.has_ended(), plain.last_words(), plain.unblock());
+        assert_eq!(plain.run_callers(&Schedule::default()).unwrap(), Vec::new());
         plain.forget(Saved(7));
         plain.step_aside();
         plain.ask_past_caches(true);

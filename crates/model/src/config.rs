@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::mutant::Mutant;
 use crate::quirks::Quirks;
+use crate::race::Race;
 
 /// Everything that decides how the model behaves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +30,9 @@ pub struct Config {
     pub quirks: Quirks,
     /// A bug to switch on.
     pub mutant: Option<Mutant>,
+    /// A bug to switch on that only overlapping calls show.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub race: Option<Race>,
 }
 
 impl Default for Config {
@@ -45,6 +49,7 @@ impl Default for Config {
             umask: fathom_core::Mode(0o022),
             quirks: Quirks::default(),
             mutant: None,
+            race: None,
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod config;
 pub mod feature;
 pub mod mutant;
 pub mod quirks;
+mod race;
 mod subject;
 pub mod syscall;
 pub mod volume;
@@ -24,6 +25,7 @@ pub use config::{Config, ConfigError};
 pub use feature::Feature;
 pub use mutant::Mutant;
 pub use quirks::{Quirks, XattrOrder};
+pub use race::Race;
 pub use subject::ModelSubject;
 pub use syscall::Model;
 pub use volume::{

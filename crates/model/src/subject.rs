@@ -2,12 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use std::sync::{Barrier, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fathom_core::schedule::{EventClock, Planned, in_order, scheduled_step};
 use fathom_core::{
     Caller, Capability, FsBytes, FsPath, HarnessFault, Op, Outcome, PathState, RestoreMethod,
-    Saved, Subject, Testbed, Tree,
+    Saved, Schedule, Step, Subject, Testbed, Tree,
 };
 
 use crate::config::{Config, ConfigError};
+use crate::race;
 use crate::syscall::Model;
 use crate::volume::TreeOptions;
 
@@ -62,10 +68,90 @@ impl Subject for ModelSubject {
     }
 }
 
+/// For how long a call in halves lets others in.
+const GAP: Duration = Duration::from_micros(200);
+
+/// One model that several threads use, one call at a time; in halves where a race is switched on.
+struct Shared {
+    model: Mutex<Model>,
+    clock: EventClock,
+    barrier: Barrier,
+}
+
+impl Shared {
+    fn locked(&self, work: &mut dyn FnMut(&mut Model)) {
+        work(&mut self.model.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn execute(&self, caller: Caller, op: &Op) -> Outcome {
+        let mut outcome = Outcome::ok(0);
+        let mut race = None;
+        self.locked(&mut |model| {
+            race = model.volume().config().race;
+            if race.is_none() {
+                outcome = model.execute_as(caller, op);
+            }
+        });
+        match race {
+            None => outcome,
+            Some(race) => {
+                let gap = || pause(GAP);
+                race::execute(race, caller, op, &|work| self.locked(work), &gap)
+            }
+        }
+    }
+
+    fn run(&self, caller: Caller, lane: &[Planned]) -> Vec<Step> {
+        self.barrier.wait();
+        let mut steps = Vec::with_capacity(lane.len());
+        for Planned { delay_ns, op } in lane {
+            pause(Duration::from_nanos(*delay_ns));
+            let (outcome, from, to) = self.clock.timed(|| self.execute(caller, op));
+            steps.push(scheduled_step(caller, op, outcome, (from, to)));
+        }
+        steps
+    }
+}
+
+/// Waits for so long, and lets others work.
+fn pause(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        thread::yield_now();
+    }
+}
+
 impl Testbed for ModelSubject {
     fn reset(&mut self) -> Result<(), HarnessFault> {
         self.model = self.empty.clone();
         Ok(())
+    }
+
+    fn run_callers(&mut self, schedule: &Schedule) -> Result<Vec<Step>, HarnessFault> {
+        let shared = Shared {
+            model: Mutex::new(self.model.clone()),
+            clock: EventClock::default(),
+            barrier: Barrier::new(schedule.lanes.len()),
+        };
+        let mut steps = Vec::with_capacity(schedule.len());
+        thread::scope(|scope| {
+            let threads: Vec<_> = schedule
+                .lanes
+                .iter()
+                .enumerate()
+                .map(|(caller, lane)| {
+                    let shared = &shared;
+                    scope.spawn(move || shared.run(caller as Caller, lane))
+                })
+                .collect();
+            for thread in threads {
+                let fault = |_| HarnessFault::new("running a caller", "it panicked: see above");
+                steps.extend(thread.join().map_err(fault)?);
+            }
+            Ok::<_, HarnessFault>(())
+        })?;
+        self.model = shared.model.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(in_order(steps))
     }
 
     fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {

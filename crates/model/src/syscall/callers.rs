@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fathom_core::{Caller, Op, Outcome};
+use fathom_core::flags::OpenFlags;
+use fathom_core::{Caller, Errno, Op, Outcome, Pattern, Slot};
 
 use super::Model;
 use super::file::OpenFile;
@@ -40,6 +41,50 @@ impl Model {
     /// first identity, mask and working directory, and without open files.
     pub fn execute_as(&mut self, caller: Caller, op: &Op) -> Outcome {
         self.as_caller(caller, |model| model.execute(op))
+    }
+
+    /// The size of the file in a slot that appends, for [`crate::Race::Append`].
+    pub(crate) fn append_size(&mut self, caller: Caller, slot: Slot) -> Option<u64> {
+        self.as_caller(caller, |model| {
+            let file = model.file(slot).ok()?;
+            let appends = file.writable() && file.flags.contains(OpenFlags::O_APPEND);
+            model.volume.attr(file.ino).ok().filter(|_| appends).map(|attr| attr.size)
+        })
+    }
+
+    /// Writes to an offset, whatever the flags of the file say.
+    pub(crate) fn write_to(
+        &mut self,
+        caller: Caller,
+        slot: Slot,
+        offset: u64,
+        data: Pattern,
+    ) -> Result<u64, Errno> {
+        self.as_caller(caller, |model| {
+            let file = model.file(slot)?;
+            let written = model.volume.write(file.ino, offset, &data.to_vec())? as u64;
+            model.seek(slot, (offset + written) as i64);
+            Ok(written)
+        })
+    }
+
+    /// Bytes of the file in a slot that can be read, as many as there are.
+    pub(crate) fn bytes_of(
+        &mut self,
+        caller: Caller,
+        slot: Slot,
+        offset: u64,
+        len: usize,
+    ) -> Option<Vec<u8>> {
+        self.as_caller(caller, |model| {
+            let file = model.file(slot).ok().filter(|file| file.readable())?;
+            let mut bytes = Vec::new();
+            let size = model.volume.attr(file.ino).ok()?.size;
+            if offset < size {
+                model.volume.read(file.ino, offset, len, &mut bytes).ok()?;
+            }
+            Some(bytes)
+        })
     }
 
     /// The process that executes, to be changed.

@@ -176,9 +176,11 @@ fn outcome(result: Result<Outcome, Errno>) -> Outcome {
 
 impl Subject for Model {
     fn name(&self) -> String {
-        match self.volume.config().mutant {
-            None => "model".to_owned(),
-            Some(mutant) => format!("model:{}", mutant.name()),
+        let config = self.volume.config();
+        match (config.mutant, config.race) {
+            (Some(mutant), _) => format!("model:{}", mutant.name()),
+            (None, Some(race)) => format!("model:{}", race.name()),
+            (None, None) => "model".to_owned(),
         }
     }
 

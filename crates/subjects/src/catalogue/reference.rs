@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fathom_block::BlockBacked;
 use fathom_core::{Capability, RestoreMethod, Testbed};
-use fathom_model::{Config, ModelSubject, Mutant};
+use fathom_model::{Config, ModelSubject, Mutant, Race};
 
 use super::near::did_you_mean;
 use super::profile::{read_profile, read_protections};
@@ -30,6 +30,8 @@ enum Place {
 struct Reference {
     place: Place,
     mutant: Option<Mutant>,
+    /// A bug that only overlapping calls show.
+    race: Option<Race>,
 }
 
 /// The mutant of the reference with this name.
@@ -98,17 +100,40 @@ impl Family for References {
         let Some(place) = Place::ALL.into_iter().find(|place| place.name() == name) else {
             return Ok(None);
         };
-        let mutant = mutant.map(parse_mutant).transpose()?;
-        Ok(Some(Arc::new(Reference { place, mutant })))
+        let plain = Reference { place, mutant: None, race: None };
+        Ok(Some(Arc::new(plain.with_bug(mutant)?)))
     }
 }
 
 impl fmt::Display for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.place.name())?;
-        self.mutant.map_or(Ok(()), |mutant| write!(f, ":{}", mutant.name()))
+        self.mutant.map_or(Ok(()), |mutant| write!(f, ":{}", mutant.name()))?;
+        self.race.map_or(Ok(()), |race| write!(f, ":{}", race.name()))
     }
 }
+
+impl Reference {
+    /// The same with a bug, if one is named.
+    fn with_bug(self, name: Option<&str>) -> Result<Reference, CatalogueError> {
+        let Some(name) = name else { return Ok(self) };
+        let race = Race::ALL.iter().find(|race| race.name() == name).copied();
+        match race {
+            Some(race) if self.place == Place::Fuse && !SERVED.contains(&race) => {
+                Err(CatalogueError::Refused(format!(
+                    "{name} does not show through FUSE, whose kernel side takes that lock itself: \
+                     use model:{name}"
+                )))
+            }
+            Some(race) => Ok(Reference { mutant: None, race: Some(race), ..self }),
+            None => Ok(Reference { mutant: Some(parse_mutant(name)?), race: None, ..self }),
+        }
+    }
+}
+
+/// The races that a FUSE server can have: for the others the kernel holds the lock of the file or of the
+/// directory while it asks the server.
+const SERVED: [Race; 1] = [Race::Rename];
 
 impl Entry for Reference {
     fn offers(&self) -> Offers {
@@ -116,8 +141,7 @@ impl Entry for Reference {
     }
 
     fn with(&self, asked: &Asked<'_>) -> Result<Arc<dyn Entry>, CatalogueError> {
-        let mutant = asked.mutant.map(parse_mutant).transpose()?.or(self.mutant);
-        Ok(Arc::new(Reference { mutant, ..self.clone() }))
+        Ok(Arc::new(self.clone().with_bug(asked.mutant)?))
     }
 
     fn profile(&self) -> Result<String, CatalogueError> {
@@ -152,7 +176,7 @@ impl Entry for Reference {
     }
 
     fn testbed(&self, reference: &Config, view: View) -> Result<Box<dyn Testbed>, CatalogueError> {
-        let config = Config { mutant: self.mutant, ..reference.clone() };
+        let config = Config { mutant: self.mutant, race: self.race, ..reference.clone() };
         Ok(match self.place {
             Place::Process => Box::new(ModelSubject::new(config)?),
             Place::Fuse => Box::new(ReffsSubject::new(config, view)?),

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use fathom_core::flags::{FallocateMode, RenameFlags, XattrFlags};
 use fathom_core::{Errno, FsBytes, Kind, Mode};
-use fathom_model::{DirEntry, NewNode, Volume};
+use fathom_model::{DirEntry, Identity, NewNode, ROOT, Race, Volume};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, Filesystem, FopenFlags, Generation,
     INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyCreate,
@@ -44,6 +44,9 @@ const HANDLE_NOATIME: FileHandle = FileHandle(1);
 /// The generation of every inode. Inode numbers are never used twice: they need no generation
 /// beside them.
 const GENERATION: Generation = Generation(0);
+
+/// For how long a rename in halves lets others in.
+const GAP: Duration = Duration::from_micros(50);
 
 /// The state that outlives a mount: unmounting and mounting again takes it along.
 #[derive(Debug)]
@@ -97,6 +100,29 @@ impl Server {
             // The kernel has applied the mask.
             false => state.make(&caller, place.0, place.1, node, mode),
         }
+    }
+
+    /// [`Race::Rename`]: the old name is gone for a moment before the new one is there.
+    fn rename_in_halves(
+        &self,
+        caller: &Identity,
+        from: (u64, &[u8]),
+        to: (u64, &[u8]),
+    ) -> Result<(), Errno> {
+        let plain = RenameFlags::empty();
+        let aside = format!("aside-{:?}", std::thread::current().id());
+        let aside = (ROOT, aside.as_bytes());
+        self.state().volume().clone().rename(caller, from.0, from.1, to.0, to.1, plain)?;
+        if from == to || self.state().rename(caller, from, aside, plain).is_err() {
+            return self.state().rename(caller, from, to, plain);
+        }
+        std::thread::sleep(GAP);
+        let second = self.state().rename(caller, aside, to, plain);
+        if second.is_err() {
+            // What was moved aside goes back, so that it is not lost for ever.
+            let _ = self.state().rename(caller, aside, from, plain);
+        }
+        second
     }
 
     /// The rule for access times of a file or directory that was opened with these flags.
@@ -317,7 +343,12 @@ impl Filesystem for Server {
     ) {
         let flags = RenameFlags::from_bits_retain(flags.bits());
         let (from, to) = ((parent.0, name.as_bytes()), (newparent.0, newname.as_bytes()));
-        let result = self.state().rename(&caller::of(req), from, to, flags);
+        let caller = caller::of(req);
+        let race = self.state().volume().config().race;
+        let result = match race {
+            Some(Race::Rename) if flags.is_empty() => self.rename_in_halves(&caller, from, to),
+            _ => self.state().rename(&caller, from, to, flags),
+        };
         answer_empty(reply, result);
     }
 

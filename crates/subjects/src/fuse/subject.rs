@@ -14,6 +14,9 @@ use super::snapshot::Snapshots;
 use crate::host::{Backend, HostSubject};
 use crate::sys::View;
 
+/// Threads of a server whose calls are not one step.
+const RACE_THREADS: usize = 4;
+
 /// The key of the state in which the subject started.
 const START: u64 = 0;
 
@@ -64,11 +67,16 @@ impl ReffsSubject {
     /// If it cannot be mounted or the thread cannot be taken over.
     pub fn new(config: Config, view: View) -> Result<ReffsSubject, HarnessFault> {
         stay_on_one_processor();
-        let name = match config.mutant {
-            None => "reffs".to_owned(),
-            Some(mutant) => format!("reffs:{}", mutant.name()),
+        let name = match (config.mutant, config.race) {
+            (Some(mutant), _) => format!("reffs:{}", mutant.name()),
+            (None, Some(race)) => format!("reffs:{}", race.name()),
+            (None, None) => "reffs".to_owned(),
         };
-        let options = Options::default();
+        let mut options = Options::default();
+        if config.race.is_some() {
+            // A call in halves lets nobody in where nobody else answers.
+            options.threads = RACE_THREADS;
+        }
         let (mount, point) = if rustix::process::geteuid().is_root() {
             (Mount::detached(config, options), None)
         } else {

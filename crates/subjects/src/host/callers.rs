@@ -3,7 +3,8 @@
 //! What makes a process of its own for a file system (open files, mask, identity, current directory)
 //! belongs to a thread in Linux, if it asks for it (see [`crate::sys::thread_context`]). So a caller is
 //! an [`Executor`] on a thread; whoever drives the subject hands it one piece of work at a time and
-//! waits for the answer: the history stays sequential. Callers that overlap need only not to wait.
+//! waits for the answer: the history stays sequential. Callers that overlap ([`super::at_once`]) do not
+//! wait.
 
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -56,12 +57,29 @@ impl CallerThread {
         &self,
         job: impl FnOnce(&mut Executor) -> T + Send + 'static,
     ) -> Result<T, HarnessFault> {
-        let gone = || HarnessFault::new(format!("asking caller {}", self.caller), "it has ended");
+        let answer = self.begin(job)?;
+        self.wait(&answer)
+    }
+
+    /// Begins to do something on the thread of the caller; [`CallerThread::wait`] has the answer.
+    pub(super) fn begin<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Executor) -> T + Send + 'static,
+    ) -> Result<Receiver<T>, HarnessFault> {
         let (done, answer) = channel();
         let job: Job = Box::new(move |executor| drop(done.send(job(executor))));
-        let jobs = self.jobs.as_ref().ok_or_else(gone)?;
-        jobs.send(job).map_err(|_| gone())?;
-        answer.recv().map_err(|_| gone())
+        let jobs = self.jobs.as_ref().ok_or_else(|| self.gone())?;
+        jobs.send(job).map_err(|_| self.gone())?;
+        Ok(answer)
+    }
+
+    /// Waits for what was begun.
+    pub(super) fn wait<T>(&self, answer: &Receiver<T>) -> Result<T, HarnessFault> {
+        answer.recv().map_err(|_| self.gone())
+    }
+
+    fn gone(&self) -> HarnessFault {
+        HarnessFault::new(format!("asking caller {}", self.caller), "it has ended")
     }
 }
 

@@ -11,6 +11,7 @@
 //! Caller 0 executes on the thread of the subject, every other caller on one of its own, which is
 //! started with its first operation ([ADR 19](../../../../docs/adr/0019-one-frame-of-host-subjects.md)).
 
+mod at_once;
 mod callers;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +19,7 @@ use std::os::fd::OwnedFd;
 
 use fathom_core::{
     Caller, Capability, CheckerReport, Digest, FsBytes, FsPath, HarnessFault, Op, Outcome,
-    PathState, RestoreMethod, Saved, Subject, Testbed, Tree, Unblock,
+    PathState, RestoreMethod, Saved, Schedule, Step, Subject, Testbed, Tree, Unblock,
 };
 
 use crate::sys::{Executor, Guard, View};
@@ -281,6 +282,10 @@ impl<B: Backend> Testbed for HostSubject<B> {
         self.release_alone();
         let root = self.backend.reset()?;
         self.executor.restart(root)
+    }
+
+    fn run_callers(&mut self, schedule: &Schedule) -> Result<Vec<Step>, HarnessFault> {
+        self.run_at_once(schedule)
     }
 
     fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {

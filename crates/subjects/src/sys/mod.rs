@@ -29,6 +29,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use fathom_core::flags::FallocateMode;
+use fathom_core::schedule::EventClock;
 use fathom_core::{
     Capability, FsBytes, FsPath, HarnessFault, Op, Outcome, PathState, Slot, Target, Tree,
 };
@@ -46,7 +47,7 @@ pub use observe_entry::View;
 pub use thread_context::Identity;
 
 /// Says in its environment that a process runs in a guest, a machine that nobody else uses.
-const IN_GUEST: &str = "FATHOM_IN_GUEST";
+pub(crate) const IN_GUEST: &str = "FATHOM_IN_GUEST";
 
 /// Whether this process runs in a guest.
 pub(crate) fn in_guest() -> bool {
@@ -112,6 +113,22 @@ impl Executor {
             self.note_written(op, done);
         }
         Ok(outcome)
+    }
+
+    /// Executes one operation; the clock says when the call itself was made and when it returned.
+    ///
+    /// # Errors
+    /// As [`Executor::apply`].
+    pub(crate) fn apply_timed(
+        &mut self,
+        op: &Op,
+        clock: &EventClock,
+    ) -> Result<(Outcome, (u64, u64)), HarnessFault> {
+        self.context.activate()?;
+        let (outcome, invoked, returned) = clock.timed(|| self.dispatch(op));
+        let outcome = outcome
+            .map_err(|refusal| HarnessFault::new(format!("refused to execute {op:?}"), refusal))?;
+        Ok((outcome, (invoked, returned)))
     }
 
     /// Remembers where an operation that gave `done` has put data.

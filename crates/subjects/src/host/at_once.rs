@@ -1,0 +1,111 @@
+//! Several callers at the same time: each on its own thread, all from one barrier on.
+//!
+//! Delays make them meet. On an ordinary machine they are a few microseconds, which is less than a thread
+//! takes to sleep and wake, so callers count time; and callers are kept on different processors, as far as
+//! there are several. In a guest the clock stands still while anybody computes, so callers sleep there, and
+//! who wakes first follows from the delays alone.
+
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use fathom_core::schedule::{EventClock, Planned, in_order, scheduled_step};
+use fathom_core::{Caller, HarnessFault, Schedule, Step};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use super::{Backend, HostSubject};
+use crate::sys::{Executor, IN_GUEST};
+
+/// Longer delays are slept.
+const SPIN_NS_MAX: u64 = 50_000;
+
+/// What all callers of one schedule share.
+struct Start {
+    clock: EventClock,
+    barrier: Barrier,
+    sleeps: bool,
+    processors: Vec<usize>,
+}
+
+impl Start {
+    fn new(callers: usize) -> Start {
+        let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+        let processors = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
+        let sleeps = std::env::var_os(IN_GUEST).is_some();
+        Start { clock: EventClock::default(), barrier: Barrier::new(callers), sleeps, processors }
+    }
+
+    /// Keeps the thread of a caller on one of the processors. Where it is not allowed it goes anywhere.
+    fn place(&self, caller: Caller) {
+        if self.processors.len() < 2 {
+            return;
+        }
+        let mut here = CpuSet::new();
+        here.set(self.processors[caller as usize % self.processors.len()]);
+        let _ = sched_setaffinity(None, &here);
+    }
+
+    fn wait(&self, delay_ns: u64) {
+        let delay = Duration::from_nanos(delay_ns);
+        if delay_ns == 0 {
+            return;
+        }
+        if self.sleeps || delay_ns > SPIN_NS_MAX {
+            std::thread::sleep(delay);
+            return;
+        }
+        let start = Instant::now();
+        while start.elapsed() < delay {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// All calls of one caller.
+    fn run(
+        &self,
+        caller: Caller,
+        lane: &[Planned],
+        executor: &mut Executor,
+    ) -> Result<Vec<Step>, HarnessFault> {
+        let mut steps = Vec::with_capacity(lane.len());
+        self.barrier.wait();
+        for planned in lane {
+            self.wait(planned.delay_ns);
+            let (outcome, interval) = executor.apply_timed(&planned.op, &self.clock)?;
+            steps.push(scheduled_step(caller, &planned.op, outcome, interval));
+        }
+        Ok(steps)
+    }
+}
+
+impl<B: Backend> HostSubject<B> {
+    /// Lets callers 0 to n execute their lanes at the same time.
+    pub(super) fn run_at_once(&mut self, schedule: &Schedule) -> Result<Vec<Step>, HarnessFault> {
+        let start = Arc::new(Start::new(schedule.lanes.len()));
+        let guard = self.executor.guard().clone();
+        let mut answers = Vec::new();
+        for (caller, lane) in schedule.lanes.iter().enumerate().skip(1) {
+            // All threads are there before one of them waits for the others.
+            self.other(caller as Caller)?;
+            answers.push((caller as Caller, lane.clone(), None));
+        }
+        for (caller, lane, answer) in &mut answers {
+            let (start, guard) = (Arc::clone(&start), guard.clone());
+            let (caller, lane) = (*caller, std::mem::take(lane));
+            let begun = self.others[&caller].begin(move |executor| {
+                start.place(caller);
+                executor.set_guard(guard);
+                start.run(caller, &lane, executor)
+            })?;
+            *answer = Some(begun);
+        }
+        let mut steps = Vec::with_capacity(schedule.len());
+        let first = schedule.lanes.first().map_or(&[][..], Vec::as_slice);
+        let mine = start.run(0, first, &mut self.executor);
+        for (caller, _, answer) in &answers {
+            let Some(answer) = answer else { continue };
+            steps.extend(self.others[caller].wait(answer)??);
+        }
+        steps.extend(mine?);
+        Ok(in_order(steps))
+    }
+}
