@@ -39,6 +39,7 @@ pub mod choice;
 pub mod coverage;
 pub mod crash;
 pub mod generate;
+pub mod linear;
 pub mod search;
 
 pub use check::finding::Finding;

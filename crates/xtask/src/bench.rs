@@ -30,6 +30,8 @@ pub(crate) enum Name {
     Fsck,
     /// Boot, checked operations and remounts in a guest, against the host (root, FATHOM_GUEST_KERNEL)
     Guest,
+    /// Histories of overlapping calls judged per second, against the plain search of Wing and Gong
+    Linear,
     /// What `fathom cover` costs the traced program, against strace and bpftrace (root)
     Cover,
 }
@@ -60,6 +62,7 @@ pub(crate) fn run(name: Name) -> Result<()> {
         Name::Guest => ("fathom", "guest"),
         Name::Cover => ("fathom-trace", "cover"),
         Name::Fsck => ("fathom-fsck", "fsck"),
+        Name::Linear => ("fathom-engine", "linear"),
     };
     match name {
         Name::Cover => setup::need(COVER)?,

@@ -13,6 +13,7 @@
 
 mod args;
 mod attributes;
+pub mod callers;
 pub mod config;
 mod data;
 mod held;
