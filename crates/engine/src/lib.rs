@@ -34,6 +34,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod callers;
 pub mod check;
 pub mod choice;
 pub mod coverage;

@@ -1,0 +1,182 @@
+//! One round: what callers do at once, and what was seen of it.
+
+use fathom_core::schedule::Planned;
+use fathom_core::{Activity, Caller, HarnessFault, Op, Schedule, Step, Testbed};
+use fathom_model::Model;
+use serde::{Deserialize, Serialize};
+
+use super::CallersPlan;
+use super::finding::Wrong;
+use crate::check::call_monitor::CallMonitor;
+use crate::choice::Choices;
+use crate::generate::callers::{CallerGenerator, Theme};
+use crate::linear::{Effort, History, HistoryError, Judge, Judgement, explain, judge};
+
+/// Share of calls before which a caller waits.
+const DELAY_PERCENT: u32 = 50;
+
+/// Share of rounds in which one more caller does nothing but sync.
+const SYNC_PERCENT: u32 = 25;
+
+/// What is done in one round, from an empty file system on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Round {
+    /// Which one of the campaign.
+    pub number: u64,
+    /// What it is about.
+    pub theme: String,
+    /// What is done first, by one caller after the other.
+    pub setup: Vec<(Caller, Op)>,
+    /// What is done at once.
+    pub schedule: Schedule,
+}
+
+/// What was seen of a round.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// Every call, and the tree at the end.
+    pub history: History,
+    /// What the kernel logged.
+    pub complaints: Vec<String>,
+}
+
+/// What is thought of a round.
+#[derive(Clone, Debug)]
+pub(super) enum Seems {
+    Right,
+    Wrong(Wrong),
+    /// The search gave up.
+    Unknown,
+}
+
+/// Makes the rounds of a campaign; each has choices of its own, so that it can be made alone.
+#[derive(Clone, Debug)]
+pub(super) struct RoundMaker {
+    plan: CallersPlan,
+}
+
+impl RoundMaker {
+    pub(super) fn new(plan: &CallersPlan) -> RoundMaker {
+        RoundMaker { plan: plan.clone() }
+    }
+
+    pub(super) fn round(&self, number: u64) -> Round {
+        let plan = &self.plan;
+        let mut choices = Choices::of_episode(plan.seed, number);
+        let mut generator = CallerGenerator::new(choices.below(u64::MAX));
+        let theme: Theme = plan.theme.unwrap_or_else(|| generator.theme());
+        let setup = self.specified(generator.setup(plan.callers));
+        let model = after(&plan.reference, &setup);
+        let mut lanes = Vec::new();
+        for (caller, ops) in
+            generator.round(theme, plan.callers, plan.calls).into_iter().enumerate()
+        {
+            let ops = ops.into_iter().filter(|op| is_specified(&model, caller as Caller, op));
+            lanes.push(ops.map(|op| self.planned(op, &mut choices)).collect());
+        }
+        if choices.percent(SYNC_PERCENT) {
+            let syncs = (0..plan.calls / 2).map(|_| Op::Sync);
+            lanes.push(syncs.map(|op| self.planned(op, &mut choices)).collect());
+        }
+        let theme = theme.name().to_owned();
+        Round { number, theme, setup, schedule: Schedule { lanes } }
+    }
+
+    fn planned(&self, op: Op, choices: &mut Choices) -> Planned {
+        let waits = choices.percent(DELAY_PERCENT);
+        let delay_ns = if waits { choices.below(self.plan.delay_ns_max + 1) } else { 0 };
+        Planned { delay_ns, op }
+    }
+
+    /// Leaves out what says nothing about this file system.
+    fn specified(&self, setup: Vec<(Caller, Op)>) -> Vec<(Caller, Op)> {
+        let model = after(&self.plan.reference, &[]);
+        setup.into_iter().filter(|(caller, op)| is_specified(&model, *caller, op)).collect()
+    }
+}
+
+fn after(reference: &fathom_model::Config, setup: &[(Caller, Op)]) -> Option<Model> {
+    let mut model = Model::new(reference.clone()).ok()?;
+    for (caller, op) in setup {
+        model.execute_as(*caller, op);
+    }
+    Some(model)
+}
+
+/// Every caller has the same slots, so those of the first one stand for all.
+fn is_specified(model: &Option<Model>, _caller: Caller, op: &Op) -> bool {
+    model.as_ref().is_none_or(|model| model.unspecified(op).is_none())
+}
+
+impl Round {
+    /// Runs the round.
+    ///
+    /// # Errors
+    /// If the harness fails.
+    pub(super) fn run(
+        &self,
+        subject: &mut dyn Testbed,
+        monitor: &CallMonitor,
+    ) -> Result<Seen, HarnessFault> {
+        monitor.begin_activity(Activity::Restoring);
+        let reset = subject.reset();
+        monitor.end();
+        reset?;
+        monitor.clear();
+        let mut steps = Vec::new();
+        for (caller, op) in &self.setup {
+            monitor.begin(op);
+            let outcome = subject.apply_as(*caller, op);
+            monitor.end();
+            let step = Step::new(steps.len() as u64, op.clone(), outcome?);
+            steps.push(Step { caller: *caller, ..step });
+        }
+        // All of them may be what never returns; the last one stands for them.
+        for planned in self.schedule.lanes.iter().flatten() {
+            monitor.begin(&planned.op);
+        }
+        let run = subject.run_callers(&self.schedule);
+        monitor.end();
+        let setup = steps.len() as u64;
+        steps.extend(run?.into_iter().map(|step| Step { n: setup + step.n, ..step }));
+        monitor.begin_activity(Activity::Looking);
+        let last = subject.observe();
+        monitor.end();
+        let complaints = subject.complaints()?;
+        Ok(Seen { history: History { steps, last: Some(last?) }, complaints })
+    }
+}
+
+impl Seen {
+    /// What is wrong with it, if something is.
+    ///
+    /// # Errors
+    /// If the history contradicts itself.
+    pub(super) fn judge(&self, plan: &CallersPlan) -> Result<Seems, HarnessFault> {
+        if !self.complaints.is_empty() {
+            return Ok(Seems::Wrong(Wrong::KernelLog { lines: self.complaints.clone() }));
+        }
+        let by = judge_of(plan);
+        match judge(&self.history, &by).map_err(fault)? {
+            Judgement::Explained(_) => Ok(Seems::Right),
+            Judgement::Unknown => Ok(Seems::Unknown),
+            Judgement::NoOrder => {
+                let conflict = explain(&self.history, &by).map_err(fault)?;
+                Ok(conflict
+                    .map_or(Seems::Unknown, |conflict| Seems::Wrong(Wrong::NoOrder(conflict))))
+            }
+        }
+    }
+}
+
+/// Calls of the reference after which the search gives up on a round: seconds.
+const CALLS_MAX: u64 = 2_000_000;
+
+fn judge_of(plan: &CallersPlan) -> Judge<'_> {
+    let effort = Effort { calls_max: CALLS_MAX, ..Effort::FAST };
+    Judge { reference: &plan.reference, relaxations: &plan.relaxations, effort }
+}
+
+fn fault(error: HistoryError) -> HarnessFault {
+    HarnessFault::new("judging a history", error)
+}
