@@ -48,7 +48,8 @@ pub use check::oracle::{Oracle, Signature};
 pub use check::replay::{Replay, ReplayVerdict, replay};
 pub use check::stats::Stats;
 pub use check::{
-    Exploration, Participant, Plan, Remounts, Report, RestorePolicy, Strategy, check, check_all,
+    Exploration, Participant, Plan, Remounts, Report, RestorePolicy, Strategy, Workload, check,
+    check_all,
 };
 pub use coverage::OpCoverage;
 pub use fathom_record::{Observer, Silent};

@@ -32,6 +32,8 @@ pub(crate) enum Name {
     Guest,
     /// Histories of overlapping calls judged per second, against the plain search of Wing and Gong
     Linear,
+    /// Checked calls per second of layered workloads with 100,000 entries, against 100
+    Layered,
     /// What `fathom cover` costs the traced program, against strace and bpftrace (root)
     Cover,
 }
@@ -63,6 +65,7 @@ pub(crate) fn run(name: Name) -> Result<()> {
         Name::Cover => ("fathom-trace", "cover"),
         Name::Fsck => ("fathom-fsck", "fsck"),
         Name::Linear => ("fathom-engine", "linear"),
+        Name::Layered => ("fathom-engine", "layered"),
     };
     match name {
         Name::Cover => setup::need(COVER)?,

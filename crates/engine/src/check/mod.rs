@@ -9,6 +9,7 @@ mod dfs;
 pub mod explore;
 pub mod finding;
 pub mod goals;
+mod layered;
 mod lineup;
 mod maintenance;
 mod map;
@@ -17,6 +18,7 @@ pub mod replay;
 pub mod rerun;
 pub mod side_by_side;
 pub mod stats;
+pub mod structure;
 mod tour;
 mod walk;
 
@@ -34,9 +36,12 @@ use crate::check::finding::{Disks, Finding};
 use crate::check::oracle::Signature;
 use crate::check::side_by_side::Inspection;
 use crate::check::stats::{Goals, Stats};
+use crate::check::structure::Structure;
 use crate::choice::Choices;
 use crate::coverage::OpCoverage;
+use crate::generate::layered::Preset;
 use crate::generate::{Config, Generator};
+use layered::{LayeredRun, LookBudget};
 use lineup::{Accusation, Lineup};
 use maintenance::MaintenanceSchedule;
 
@@ -45,6 +50,9 @@ pub use lineup::Participant;
 
 /// The interval at which an observer is told of progress.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+
+/// How often the structures are measured.
+const MEASURE_EVERY: Duration = Duration::from_secs(1);
 
 /// Time for shrinking a finding, however little is left.
 const SHRINK_SECONDS_MIN: u64 = 1;
@@ -67,6 +75,8 @@ pub struct Plan {
     pub ops_max: Option<u64>,
     /// Ends after this time; verifying and shrinking a finding may take longer.
     pub budget: Option<Duration>,
+    /// Where operations come from.
+    pub workload: Workload,
     /// The file in which the map of a tour is kept, and whether to go on with it.
     pub map: Option<(PathBuf, bool)>,
     /// Labels of every finding: kernel version, profile, ….
@@ -88,12 +98,23 @@ impl Plan {
             explore: Exploration::default(),
             ops_max: None,
             budget: None,
+            workload: Workload::Ops,
             map: None,
             labels: BTreeMap::new(),
             on_stuck: Arc::new(|_, _| {}),
             supervision: None,
         }
     }
+}
+
+/// Where operations come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Workload {
+    /// Single operations and short sequences of them, by the strategy.
+    #[default]
+    Ops,
+    /// Long layered workloads, one after the other.
+    Layered(Box<Preset>),
 }
 
 /// The result of a campaign.
@@ -109,6 +130,8 @@ pub struct Report {
     pub coverage: OpCoverage,
     /// Every operation with the errors that it should meet in a long run.
     pub goals: Goals,
+    /// The largest structures over time.
+    pub structure: Vec<Structure>,
     /// The observer ended it.
     pub stopped: bool,
 }
@@ -174,6 +197,10 @@ pub fn check_all(
         seen: BTreeMap::new(),
         findings: Vec::new(),
         coverage: OpCoverage::default(),
+        layered_run: None,
+        look_budget: LookBudget::default(),
+        structure: Vec::new(),
+        measured: None,
     };
     campaign.run()
 }
@@ -204,6 +231,13 @@ struct Campaign<'a, 'b> {
     seen: BTreeMap<Signature, usize>,
     findings: Vec<Finding>,
     coverage: OpCoverage,
+    /// The layered workload that is being executed.
+    layered_run: Option<LayeredRun>,
+    look_budget: LookBudget,
+    /// The largest structures over time.
+    structure: Vec<Structure>,
+    /// When they were last measured.
+    measured: Option<Instant>,
 }
 
 /// The end of a meta-operation, of the maintenance after it or of a last look.
@@ -222,10 +256,11 @@ enum StepResult {
 impl Campaign<'_, '_> {
     fn run(mut self) -> Result<Report, HarnessFault> {
         self.compare_empty()?;
-        let ended = match self.plan.explore.strategy {
-            Strategy::Tour => self.tour(),
-            Strategy::Dfs => self.dfs(),
-            Strategy::Walk => self.walk(),
+        let ended = match (&self.plan.workload, self.plan.explore.strategy) {
+            (Workload::Layered(preset), _) => self.layered(preset),
+            (Workload::Ops, Strategy::Tour) => self.tour(),
+            (Workload::Ops, Strategy::Dfs) => self.dfs(),
+            (Workload::Ops, Strategy::Walk) => self.walk(),
         };
         // What was done and found so far is told also if the harness has failed.
         self.tell();
@@ -233,8 +268,8 @@ impl Campaign<'_, '_> {
         ended?;
         let calls: Vec<&str> = self.generator.calls().map(|call| call.name()).collect();
         let (never, goals) = (self.stats.never(&calls), self.stats.goals(&calls));
-        let Campaign { stats, findings, coverage, stopped, .. } = self;
-        Ok(Report { stats, findings, never, coverage, goals, stopped })
+        let Campaign { stats, findings, coverage, structure, stopped, .. } = self;
+        Ok(Report { stats, findings, never, coverage, goals, structure, stopped })
     }
 
     /// Compares the empty file systems, and says once what differs from the start.
@@ -256,6 +291,15 @@ impl Campaign<'_, '_> {
         let settles = matches!(op, Op::Remount | Op::Wait { .. });
         let whole = self.since_tree >= self.plan.config.check.tree_every || settles;
         let look = if whole { Inspection::Whole } else { Inspection::Touched };
+        self.act_looking(op, look)
+    }
+
+    /// Executes one operation on all, looks as closely as is said, and counts it.
+    fn act_looking(
+        &mut self,
+        op: &Op,
+        look: Inspection,
+    ) -> Result<Option<Accusation>, HarnessFault> {
         let tried = self.lineup.step(op, look)?;
         if tried.skipped {
             return Ok(None);
@@ -399,6 +443,9 @@ impl Campaign<'_, '_> {
             self.add(first, signature);
             return Ok(StepResult::Diverged);
         }
+        let seconds = plan.config.check.shrink_seconds / 2;
+        let shorter = self.shorter_by_commands(accusation.participant, &signature, seconds);
+        let case = shorter.unwrap_or(case);
         let mut runner = self.lineup.pairs[accusation.participant].runner(&signature);
         let hung = matches!(case.violation, Violation::Hang { .. });
         let ops = case.ops();
@@ -499,9 +546,25 @@ impl Campaign<'_, '_> {
         counts
     }
 
+    /// Measures the structures, once a second at most.
+    fn measure(&mut self) {
+        if self.measured.is_some_and(|measured| measured.elapsed() < MEASURE_EVERY) {
+            return;
+        }
+        self.measured = Some(Instant::now());
+        let now = Structure {
+            seconds: self.stats.elapsed.as_secs_f64(),
+            ops: self.stats.ops,
+            ..Structure::of(self.lineup.model())
+        };
+        let before = self.structure.last().copied().unwrap_or_default();
+        self.structure.push(now.or_larger(&before));
+    }
+
     fn tell(&mut self) {
         self.told = Instant::now();
         self.stats.elapsed = self.started.elapsed();
+        self.measure();
         let seconds = self.stats.elapsed.as_secs_f64();
         let share = match (self.plan.ops_max, self.plan.budget) {
             (Some(ops_max), _) => Some(self.stats.ops as f64 / ops_max as f64),

@@ -18,6 +18,7 @@ pub mod config;
 mod data;
 mod held;
 pub mod inputs;
+pub mod layered;
 mod meta;
 mod names;
 mod paths;
