@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use fathom_engine::{Remounts, RestorePolicy, Strategy};
+use fathom_engine::generate::callers::Theme;
+use fathom_engine::generate::layered::Preset;
+use fathom_engine::{Remounts, RestorePolicy, Strategy, Workload};
 
 use crate::cover::args::CoverArgs;
 use crate::progress::KnownArgs;
@@ -123,6 +125,18 @@ pub(crate) struct CheckArgs {
     /// Which state comes next: tour, dfs, walk
     #[arg(long, value_name = "NAME", default_value = "tour")]
     pub(crate) strategy: Strategy,
+    /// Where operations come from: ops, layered, layered:PRESET (default, dogfood, dogfood-b3, wide)
+    #[arg(long, value_name = "SOURCE", default_value = "ops", value_parser = workload)]
+    pub(crate) workload: Workload,
+    /// Let so many callers work at once, and look for an order of their calls that explains every answer
+    #[arg(long, value_name = "N", value_parser = callers)]
+    pub(crate) callers: Option<u32>,
+    /// Calls of each caller in one round of --callers [default: 12]
+    #[arg(long, value_name = "N", requires = "callers", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) calls: Option<u16>,
+    /// What every round of --callers is about: data, names, directories, exclusive, attributes, listing, mixed
+    #[arg(long, value_name = "NAME", requires = "callers", value_parser = theme)]
+    pub(crate) theme: Option<Theme>,
     /// Meta-operations from the empty file system to the farthest states [default: 10000]
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<u32>,
@@ -224,7 +238,7 @@ pub(crate) struct CrashArgs {
     #[arg(default_value = "littlefs")]
     pub(crate) subject: String,
     /// Where operations come from: steps, ops, ace:1, ace:2, ace:3 (and ace:2,nested or ace:2,demo),
-    /// known, jlang:PATH [default: ace:1; libraries have steps alone]
+    /// layered, layered:PRESET, known, jlang:PATH [default: ace:1; libraries have steps alone]
     #[arg(long, value_name = "SOURCE")]
     pub(crate) workload: Option<String>,
     /// A suite of workloads by name: known
@@ -661,6 +675,37 @@ const MEMORY_MIN: u64 = 64 << 20;
 pub(crate) fn jobs(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| *number <= JOBS_MAX);
     number.ok_or_else(|| format!("{text:?} is no number of threads: give at most {JOBS_MAX}"))
+}
+
+/// `ops`, `layered` or `layered:PRESET`.
+fn workload(text: &str) -> Result<Workload, String> {
+    let preset = match text.split_once(':') {
+        None if text == "ops" => return Ok(Workload::Ops),
+        None if text == "layered" => "default",
+        Some(("layered", preset)) => preset,
+        _ => return Err(format!("{text:?} is no source of operations: give ops or layered")),
+    };
+    let preset = Preset::named(preset).map_err(|error| error.to_string())?;
+    Ok(Workload::Layered(Box::new(preset)))
+}
+
+/// A number of callers that can meet.
+fn callers(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (1..=CALLERS_MAX).contains(number));
+    number.ok_or_else(|| {
+        format!("{text:?} is no number of callers: give at least 1 and at most {CALLERS_MAX}")
+    })
+}
+
+/// Every caller is a thread with a table of slots; more of them only wait for each other.
+const CALLERS_MAX: u32 = 64;
+
+fn theme(text: &str) -> Result<Theme, String> {
+    let found = Theme::ALL.into_iter().find(|theme| theme.name() == text);
+    found.ok_or_else(|| {
+        let names = Theme::ALL.map(Theme::name).join(", ");
+        format!("{text:?} is no theme: give one of {names}")
+    })
 }
 
 /// More threads than any machine has cores.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use fathom_core::Trace;
 use fathom_designs::finding::Stored as StoredDesign;
+use fathom_engine::callers::finding::StoredRound;
 use fathom_engine::check::finding::record::read_trace;
 use fathom_engine::crash::finding::StoredCrash;
 
@@ -46,6 +47,11 @@ pub(crate) fn design_finding(what: &str, out: &Path) -> Option<PathBuf> {
 /// The directory of a finding, if it is one of `fathom fsck`.
 pub(crate) fn fsck_finding(what: &str, out: &Path) -> Option<PathBuf> {
     finding_dir(what, out).ok().filter(|dir| crate::command::fsck::again::is_in(dir))
+}
+
+/// The directory of a finding, if it is one of `fathom check --callers`.
+pub(crate) fn callers_finding(what: &str, out: &Path) -> Option<PathBuf> {
+    finding_dir(what, out).ok().filter(|dir| StoredRound::is_in(dir))
 }
 
 /// Refuses to run the command of a recorded subject unless the user says that it may be run: a finding

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use fathom_engine::generate::Call;
-use fathom_engine::{Config, Exploration, Plan, Strategy};
+use fathom_engine::{Config, Exploration, Plan, Strategy, Workload};
 use fathom_subjects::catalogue::{Asked, Purpose};
 
 use crate::args::CheckArgs;
@@ -101,7 +101,7 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
         plan.labels.insert(execution::COMMAND_LABEL.to_owned(), command);
         worker::take_budget(&mut plan.budget);
     }
-    plan.labels.insert("strategy".to_owned(), plan.explore.strategy.to_string());
+    take_workload(args, &mut plan)?;
     Ok(CheckPlan { spec, rivals: rivals(args)?, plan, notes })
 }
 
@@ -114,6 +114,20 @@ fn adapt_to_clock(config: &mut Config, args: &CheckArgs) {
         config.weights.insert(Call::Wait, WAIT_WEIGHT);
     }
     config.check.shrink_seconds = config.check.shrink_seconds.saturating_mul(WAITS_TRIED);
+}
+
+/// Takes over where operations come from.
+fn take_workload(args: &CheckArgs, plan: &mut Plan) -> Result<()> {
+    plan.workload = args.workload.clone();
+    let mut strategy = plan.explore.strategy.to_string();
+    if plan.workload != Workload::Ops {
+        if plan.map.is_some() || args.callers.is_some() {
+            bail!("--workload layered goes without --map and --callers: leave one of them out");
+        }
+        strategy = "layered".to_owned();
+    }
+    plan.labels.insert("strategy".to_owned(), strategy);
+    Ok(())
 }
 
 /// The reference of a subject. Nothing is made for a plan that is only shown.

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use fathom_core::schedule::{EventClock, Planned, in_order, scheduled_step};
 use fathom_core::{
@@ -68,8 +67,11 @@ impl Subject for ModelSubject {
     }
 }
 
-/// For how long a call in halves lets others in.
-const GAP: Duration = Duration::from_micros(200);
+/// How long a call in halves lets others in, in turns of a loop: there is no clock here.
+const GAP_TURNS: u64 = 20_000;
+
+/// What one turn stands for.
+const TURN_NS: u64 = 5;
 
 /// One model that several threads use, one call at a time; in halves where a race is switched on.
 struct Shared {
@@ -95,7 +97,10 @@ impl Shared {
         match race {
             None => outcome,
             Some(race) => {
-                let gap = || pause(GAP);
+                let gap = || {
+                    thread::yield_now();
+                    pause(GAP_TURNS);
+                };
                 race::execute(race, caller, op, &|work| self.locked(work), &gap)
             }
         }
@@ -105,7 +110,7 @@ impl Shared {
         self.barrier.wait();
         let mut steps = Vec::with_capacity(lane.len());
         for Planned { delay_ns, op } in lane {
-            pause(Duration::from_nanos(*delay_ns));
+            pause(delay_ns / TURN_NS);
             let (outcome, from, to) = self.clock.timed(|| self.execute(caller, op));
             steps.push(scheduled_step(caller, op, outcome, (from, to)));
         }
@@ -113,11 +118,10 @@ impl Shared {
     }
 }
 
-/// Waits for so long, and lets others work.
-fn pause(time: Duration) {
-    let start = Instant::now();
-    while start.elapsed() < time {
-        thread::yield_now();
+/// Does nothing for so many turns. Yielding instead would wait for every other process of a busy machine.
+fn pause(turns: u64) {
+    for _ in 0..turns {
+        std::hint::spin_loop();
     }
 }
 

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use serde_json::Value;
 
-use crate::{guest_campaign, guest_runs, shell, suites};
+use crate::{guest_campaign, guest_runs, long_workloads, shell, suites};
 
 /// The campaigns.
 #[derive(Clone, Copy, ValueEnum)]
@@ -30,6 +30,12 @@ pub(crate) enum Name {
     /// The file systems of a kernel that watches itself (FATHOM_GUEST_KERNEL, 6.12-debug), so many minutes in
     /// all; goes on where it was interrupted
     DebugKernel,
+    /// Layered workloads on the file systems of the Dogfood paper in guests, beside tours and walks, so many
+    /// minutes each; goes on where it was interrupted
+    Layered,
+    /// Four callers at once on tmpfs, ext4, xfs, btrfs, f2fs and overlay in guests, on tmpfs and RefFS here, so
+    /// many minutes each; goes on where it was interrupted
+    Callers,
     /// Foreign test suites on the served reference: pjdfstest, fsx, LTP's file-system calls (root)
     Suites,
     /// 200 runs killed at random moments leave no mount, no device, no file, no process (root)
@@ -62,6 +68,8 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
             shell::run(shell::cargo().args(test).args(only).env("FATHOM_GUEST_KILLS", GUEST_KILLS))
         }
         Name::GuestFilesystems | Name::DebugKernel => guests(name, minutes, &[]),
+        Name::Layered => long_workloads::layered(minutes, &fathom),
+        Name::Callers => long_workloads::callers(minutes, &fathom),
         Name::Suites => suites::run(&program()),
         Name::Kills => {
             let test = ["test", "--release", "--quiet", "--package", "fathom", "--test", "kills"];

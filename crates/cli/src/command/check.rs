@@ -28,6 +28,9 @@ pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
     announce(args);
     fathom_subjects::daemon::set_limits(args.start_within, args.stop_within);
     let checked = watched(Activity::SettingUp, || plan::of_check(args))?;
+    if let Some(callers) = args.callers {
+        return super::callers::run(args, callers, &checked, out, json);
+    }
     if args.dry_run {
         print(&plan_text(&checked, out, json)?)?;
         return Ok(Ending::Clean);
@@ -206,6 +209,7 @@ fn report_json(checked: &CheckPlan, report: &Report, run: &Run) -> Value {
         "never": report.never,
         "goals": report.goals,
         "answers": stats.answers(),
+        "structure": report.structure,
         "seconds": stats.elapsed.as_secs_f64(),
         "seed": checked.plan.seed,
         "reference": checked.plan.reference,
@@ -213,7 +217,7 @@ fn report_json(checked: &CheckPlan, report: &Report, run: &Run) -> Value {
 }
 
 /// What names the execution of a guest.
-fn execution_text(execution: &Execution) -> String {
+pub(crate) fn execution_text(execution: &Execution) -> String {
     let disk = execution.disk.map(|disk| format!(", disk {disk:016x}")).unwrap_or_default();
     let kernel = worker::in_guest().map_or("", |guest| &guest.kernel);
     let (seconds, digest) = (execution.clock_ns as f64 / 1e9, execution.digest);

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use fathom_designs::catalog;
 use fathom_engine::generate::Call;
 use fathom_guest::Kernel;
-use fathom_model::{Mutant, Quirks};
+use fathom_model::{Mutant, Quirks, Race};
 use fathom_subjects::catalogue::{Disk, Mutants, Need, Offers, Purpose, Row};
 use fathom_subjects::kernel::disks::Lie;
 use fathom_subjects::kernel::version;
@@ -176,6 +176,13 @@ fn mutants(json: bool) -> Result<()> {
             mutant.name(),
             mutant.describe(),
             mutant.inspired_by()
+        ));
+    }
+    for race in Race::ALL {
+        text.push_str(&format!(
+            "{}\n    {}\n    only with --callers\n",
+            race.name(),
+            race.describe()
         ));
     }
     Ok(print(&text)?)

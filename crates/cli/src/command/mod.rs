@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub(crate) mod again;
+pub(crate) mod callers;
 pub(crate) mod check;
 pub(crate) mod config;
 pub(crate) mod cover;

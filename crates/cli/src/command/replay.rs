@@ -17,7 +17,7 @@ use crate::args::ReplayArgs;
 use crate::campaign::with_subject;
 use crate::execution::{self, Comparison};
 use crate::locate::{
-    crash_finding, demand_trust, design_finding, finding_dir, fsck_finding, locate,
+    callers_finding, crash_finding, demand_trust, design_finding, finding_dir, fsck_finding, locate,
 };
 use crate::subjects::Spec;
 use crate::supervise::worker::{self, About};
@@ -32,6 +32,9 @@ pub(crate) fn run(args: &ReplayArgs, out: &Path, json: bool) -> Result<Ending> {
     }
     if let Some(dir) = fsck_finding(&args.what, out) {
         return super::fsck::again::replay(args, &dir, json);
+    }
+    if let Some(dir) = callers_finding(&args.what, out) {
+        return super::callers::replay(args, &dir, json);
     }
     let trace = locate(&args.what, out, args.full)?;
     demand_trust(&trace.header.subject, args.subject.as_deref(), args.trust)?;

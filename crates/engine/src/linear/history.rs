@@ -200,7 +200,8 @@ fn only_looks(op: &Op, outcome: &Outcome) -> bool {
         | Op::SyncFileRange { .. }
         | Op::MmapLoad { .. }
         | Op::Umask { .. }
-        | Op::Identity { .. } => true,
+        | Op::Identity { .. }
+        | Op::Wait { .. } => true,
         // Everything a slot held is let go of before a remount, of every caller.
         Op::Remount => false,
         // A file without names goes with its last slot.

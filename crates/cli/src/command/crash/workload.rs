@@ -10,6 +10,7 @@ use fathom_core::Op;
 use fathom_engine::crash::ace::{self, AceOp, AceWorkload, Part, Space, jlang};
 use fathom_engine::crash::known;
 use fathom_engine::crash::ops::OpWorkloads;
+use fathom_engine::generate::layered::{LayeredWorkloads, Preset};
 use fathom_model::{Config, Quirks};
 use serde_json::json;
 
@@ -26,6 +27,8 @@ pub(crate) enum Source {
     Ace { space: Space, name: String, part: Part },
     /// Everything that `check` can generate.
     Ops { seed: u64, length: usize },
+    /// Layered workloads.
+    Layered { seed: u64, preset: Box<Preset> },
     /// The workloads that once showed a bug.
     Known,
     /// Files in ACE's language.
@@ -38,11 +41,17 @@ impl fmt::Display for Source {
             Source::Steps => f.write_str("steps"),
             Source::Ace { name, part, .. } => write!(f, "{name} part {part}"),
             Source::Ops { seed, length } => write!(f, "ops of {length} from seed {seed}"),
+            Source::Layered { seed, preset } => {
+                write!(f, "layered workloads of {} commands from seed {seed}", preset.length)
+            }
             Source::Known => f.write_str("known"),
             Source::Jlang(files) => write!(f, "{} j-lang files", files.len()),
         }
     }
 }
+
+/// The preset of layered workloads for crashes.
+const CRASH_PRESET: &str = "dogfood-b3";
 
 /// The workload of a kernel file system if none was asked for.
 const KERNEL_DEFAULT: &str = "ace:1";
@@ -68,14 +77,22 @@ impl Source {
             "ops" if args.length == 0 => bail!("--length 0 does nothing: give at least 1"),
             "ops" => Ok(Source::Ops { seed: args.seed, length: args.length }),
             "known" => Ok(Source::Known),
+            "layered" => Source::layered(args, CRASH_PRESET),
+            text if text.starts_with("layered:") => {
+                Source::layered(args, text.trim_start_matches("layered:"))
+            }
             text => match text.strip_prefix("jlang:") {
                 Some(path) => Ok(Source::Jlang(jlang_files(Path::new(path))?)),
                 None => bail!(
-                    "no workload is called {text:?}: there are steps, ops, ace:1, ace:2, ace:3 \
-                     (with ,nested or ,demo), known and jlang:PATH"
+                    "no workload is called {text:?}: there are steps, ops, layered, ace:1, ace:2, \
+                     ace:3 (with ,nested or ,demo), known and jlang:PATH"
                 ),
             },
         }
+    }
+
+    fn layered(args: &CrashArgs, preset: &str) -> Result<Source> {
+        Ok(Source::Layered { seed: args.seed, preset: Box::new(Preset::named(preset)?) })
     }
 
     /// Refuses workloads with operations that the subject answers differently without any mistake.
@@ -104,10 +121,11 @@ impl Source {
                 Some(Box::new(all))
             }
             Source::Ops { seed, length } => {
-                let profile = subject.guarantee().reference.as_ref().map(|claim| claim.is.as_str());
-                let quirks = profile.and_then(Quirks::profile).unwrap_or_default();
-                let reference = Config { quirks, ..Config::default() };
-                Some(Box::new(OpWorkloads::new(*seed, *length, reference, true)))
+                Some(Box::new(OpWorkloads::new(*seed, *length, reference_of(subject), true)))
+            }
+            Source::Layered { seed, preset } => {
+                let preset = Preset::clone(preset);
+                Some(Box::new(LayeredWorkloads::new(*seed, preset, reference_of(subject))))
             }
             Source::Known => Some(Box::new(known::all().into_iter().map(|known| known.ops))),
             Source::Jlang(files) => {
@@ -122,6 +140,13 @@ impl Source {
             }
         })
     }
+}
+
+/// The reference with the quirks of the subject.
+fn reference_of(subject: &dyn DiskFileSystem) -> Config {
+    let profile = subject.guarantee().reference.as_ref().map(|claim| claim.is.as_str());
+    let quirks = profile.and_then(Quirks::profile).unwrap_or_default();
+    Config { quirks, ..Config::default() }
 }
 
 /// The name of a subject without what was asked for beyond it.
