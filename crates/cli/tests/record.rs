@@ -46,6 +46,25 @@ fn a_check_goes_on_after_a_finding_unless_it_is_told_to_stop() {
     assert_eq!(first["findings"][0]["id"], all["findings"][0]["id"]);
 }
 
+/// `--first` stops at what is news: a search does not end where everybody has been already.
+#[test]
+fn the_first_finding_that_counts_is_one_that_is_not_known() {
+    let dir = scratch();
+    let design = ["design", "journal", "--switch", "no-barrier", "--depth", "3", "--json"];
+    let first = [&design[..], &["--first"]].concat();
+    let (code, all) = json(&design, dir.path());
+    assert_eq!(code, 1, "{all}");
+    let (_, short) = json(&first, dir.path());
+    assert!(short["states"].as_u64() < all["states"].as_u64(), "it stops: {short}");
+    for violation in all["violations"].as_array().unwrap() {
+        let Some(id) = violation["id"].as_str() else { continue };
+        let add = ask(&["known", "add", id, "--because", "an experiment"], dir.path());
+        assert_eq!(add.code, 0, "{}", add.err);
+    }
+    let (code, again) = json(&first, dir.path());
+    assert_eq!((code, &again["states"]), (0, &all["states"]), "{again}");
+}
+
 #[test]
 fn known_findings_are_counted_and_their_absence_is_said() {
     let dir = scratch();

@@ -26,12 +26,17 @@ pub(crate) trait Packed: Sized {
 impl Packed for u64 {
     #[inline]
     fn pack(&self, to: &mut Vec<u8>) {
-        let mut rest = *self;
-        while rest >= 0x80 {
-            to.push(rest as u8 | 0x80);
-            rest >>= 7;
+        if *self < 0x80 {
+            return to.push(*self as u8);
         }
-        to.push(rest as u8);
+        // All bytes at once: the vector is asked for room once.
+        let (mut bytes, mut len, mut rest) = ([0; 10], 0, *self);
+        while rest >= 0x80 {
+            bytes[len] = rest as u8 | 0x80;
+            (len, rest) = (len + 1, rest >> 7);
+        }
+        bytes[len] = rest as u8;
+        to.extend_from_slice(&bytes[..=len]);
     }
 
     fn unpack(from: &mut &[u8]) -> Option<u64> {

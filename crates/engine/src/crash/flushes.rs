@@ -48,7 +48,9 @@ impl<'a> Issued<'a> {
         let mut operations = self.operations();
         let writer = operations.find(|(_, from, to)| (*from..*to).contains(&lost));
         let op = writer.map_or_else(|| MOUNT.to_owned(), |(op, ..)| describe(op));
-        Some(Unflushed { op, returned: returned || lost < window.from() })
+        // An operation that has issued everything is as good as one that has returned.
+        let is_over = lost < window.from() || point.position() == window.to();
+        Some(Unflushed { op, returned: returned || is_over })
     }
 }
 
