@@ -305,11 +305,17 @@ fn a_daemon_that_somebody_kills_is_a_finding() {
         return println!("SKIP a_daemon_that_somebody_kills_is_a_finding: needs root");
     }
     let fathom = env!("CARGO_BIN_EXE_fathom");
-    let kills = "p=$!; (sleep 1.5; kill -KILL $p) & wait $p";
-    let subject = format!("fuse:{fathom} mount {{mnt}} & {kills}");
     for strategy in ["walk", "tour"] {
         let dir = scratch();
-        fs::write(dir.path().join("long.toml"), "[check]\nepisode_ops = 100000000\n").unwrap();
+        // Once, so that running it again shows nothing.
+        let once = dir.path().join("once");
+        let kill = format!("kill -0 $p && mkdir {} && kill -KILL $p", once.display());
+        let subject = format!("fuse:{fathom} mount {{mnt}} & p=$!; (sleep 1.5; {kill}) & wait $p");
+        fs::write(
+            dir.path().join("long.toml"),
+            "[check]\nepisode_ops = 100000000\nshrink_seconds = 1\n",
+        )
+        .unwrap();
         let args = ["check", &subject, "--first", "--budget", "40s", "--seed", "1"];
         let long = ["--config", "long.toml", "--strategy", strategy];
         let answer = ask(&[&args[..], &long].concat(), dir.path());
