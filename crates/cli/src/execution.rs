@@ -30,8 +30,11 @@ pub(crate) struct Execution {
     pub(crate) operations: u64,
     /// The guest's clock after the last one, in nanoseconds.
     pub(crate) clock_ns: u64,
-    /// Of all operations, their answers and the clock after each.
+    /// Of all operations, their answers and the time from the first one to each.
     pub(crate) digest: u64,
+    /// The guest's clock after the first one.
+    #[serde(skip)]
+    began_ns: Option<u64>,
     /// Of the disk at the end, where there is one.
     pub(crate) disk: Option<u64>,
     /// The running digest after each operation.
@@ -59,7 +62,10 @@ pub(crate) enum Comparison {
 
 impl Execution {
     fn step(&mut self, op: &Op, outcome: &Outcome, clock_ns: u64) {
-        let text = format!("{op} = {outcome} at {clock_ns}");
+        // What came before the first operation (a directory that had to be made, say) moves the clock and
+        // is no part of the execution.
+        let since_first = clock_ns.wrapping_sub(*self.began_ns.get_or_insert(clock_ns));
+        let text = format!("{op} = {outcome} at {since_first}");
         self.digest = XxHash64::oneshot(self.digest, text.as_bytes());
         self.operations += 1;
         self.clock_ns = clock_ns;
@@ -70,7 +76,7 @@ impl Execution {
 
     /// Without the digests of single operations.
     pub(crate) fn summary(&self) -> Execution {
-        Execution { steps: Vec::new(), ..self.clone() }
+        Execution { steps: Vec::new(), began_ns: None, ..self.clone() }
     }
 
     /// Compares it with the one in a file, or writes it there if there is none.

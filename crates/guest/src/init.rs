@@ -124,10 +124,22 @@ fn mount(kind: &str, data: Option<&CStr>, at: &str) -> io::Result<()> {
         .map_err(|error| context(format!("mounting {kind} on {at}"), error))
 }
 
+/// Names of the open files of a process that programs expect.
+const STREAMS: [(&str, &str); 4] = [
+    ("/dev/fd", "/proc/self/fd"),
+    ("/dev/stdin", "/proc/self/fd/0"),
+    ("/dev/stdout", "/proc/self/fd/1"),
+    ("/dev/stderr", "/proc/self/fd/2"),
+];
+
 /// Settings of the kernel. One that a kernel does not have is none that it needs.
 fn settings(plan: &InitPlan) {
     let helper = format!("/dev/{MODPROBE}");
     let _ = std::os::unix::fs::symlink(&plan.program, &helper);
+    // The kernel makes devices; these names are made by whoever sets a system up.
+    for (name, target) in STREAMS {
+        let _ = std::os::unix::fs::symlink(target, name);
+    }
     let settings = [
         // Every report ends the guest, so that it is one finding with what led there.
         ("kernel/panic_on_oops", "1"),

@@ -50,7 +50,7 @@ fn other_commands_run_in_guests() {
     let ask = |args: &[&str]| fathom(&[args, &guest[..]].concat(), dir.path());
     let design = ask(&["design", "journal", "--depth", "3"]);
     assert_eq!(design.code, Some(0), "{}{}", design.out, design.err);
-    assert!(design.json()["search"]["states"].as_u64() > Some(0), "{}", design.out);
+    assert!(design.json()["states"].as_u64() > Some(0), "{}", design.out);
     let crash = ask(&["crash", "littlefs", "--depth", "3", "--first"]);
     assert_eq!(crash.code, Some(1), "{}{}", crash.out, crash.err);
     let id = crash.json()["findings"][0]["id"].as_str().unwrap().to_owned();
@@ -130,9 +130,10 @@ fn a_campaign_in_a_guest_ends_in_time_and_when_it_is_asked_to() {
     let dir = scratch();
     let began = Instant::now();
     let args = ["check", "model", "--guest", &kernel, "--seed", "1", "--json"];
-    let answer = fathom(&[&args[..], &["--budget", "2s"]].concat(), dir.path());
+    // The boot is part of it.
+    let answer = fathom(&[&args[..], &["--budget", "15s"]].concat(), dir.path());
     assert_eq!(answer.code, Some(0), "{}{}", answer.out, answer.err);
-    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(90), "{:?}", began.elapsed());
     assert_eq!(interrupted(&[&args[..], &["--budget", "120s"]].concat(), dir.path()), Some(2));
     let run = fs::read_to_string(dir.path().join("fathom-out/run.json")).unwrap();
     let run: serde_json::Value = serde_json::from_str(&run).unwrap();
