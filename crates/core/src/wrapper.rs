@@ -274,6 +274,11 @@ mod tests {
             self.note("forget");
         }
 
+        fn image_digest(&mut self, _: Saved) -> Result<Option<Digest>, HarnessFault> {
+            self.note("image_digest");
+            Ok(None)
+        }
+
         fn image(&mut self, _: Saved) -> Result<Option<Vec<u8>>, HarnessFault> {
             self.note("image");
             Ok(None)
@@ -352,6 +357,7 @@ mod tests {
         assert_eq!(plain.save(RestoreMethod::Clone).unwrap(), Saved(7));
         let _ = (plain.restore(Saved(7)), plain.image(Saved(7)), plain.adopt(&[]), plain.fsck());
         let _ = (plain.complaints(), plain.has_ended(), plain.last_words(), plain.unblock());
+        let _ = plain.image_digest(Saved(7));
         assert_eq!(plain.run_callers(&Schedule::default()).unwrap(), Vec::new());
         plain.forget(Saved(7));
         plain.step_aside();

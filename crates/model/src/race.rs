@@ -47,12 +47,15 @@ races! {
         "Whether a name exists is looked up without the lock under which it is made: two callers make it.";
 }
 
+/// Hands the one file system to whoever asks, for as long as the work takes.
+type Locked<'a> = &'a dyn Fn(&mut dyn FnMut(&mut Model));
+
 /// Executes a call in halves; `locked` gives the one file system to each half, `gap` lets others in.
 pub(crate) fn execute(
     race: Race,
     caller: Caller,
     op: &Op,
-    locked: &dyn Fn(&mut dyn FnMut(&mut Model)),
+    locked: Locked<'_>,
     gap: &dyn Fn(),
 ) -> Outcome {
     let halves = Halves { caller, locked, gap };
@@ -75,7 +78,7 @@ pub(crate) fn execute(
 /// A call that is done in halves.
 struct Halves<'a> {
     caller: Caller,
-    locked: &'a dyn Fn(&mut dyn FnMut(&mut Model)),
+    locked: Locked<'a>,
     gap: &'a dyn Fn(),
 }
 
