@@ -127,8 +127,8 @@ fn states_and_workloads_with_two_names_are_counted_exactly() {
     // Refining colours cannot tell two directories with a symbolic link each, to itself, from the same with links
     // to each other: one pair of 592.
     assert_eq!(digests, states[4] - 1);
-    for length in 0..=3 {
-        assert_eq!(workloads[length], one_by_one(&Graph::default(), length), "length {length}");
+    for (length, count) in workloads.iter().take(4).enumerate() {
+        assert_eq!(*count, one_by_one(&Graph::default(), length), "length {length}");
     }
     println!("workloads {workloads:?}, states {states:?}");
 }

@@ -68,10 +68,8 @@ impl RoundMaker {
         let setup = self.specified(generator.setup(plan.callers));
         let model = after(&plan.reference, &setup);
         let mut lanes = Vec::new();
-        for (caller, ops) in
-            generator.round(theme, plan.callers, plan.calls).into_iter().enumerate()
-        {
-            let ops = ops.into_iter().filter(|op| is_specified(&model, caller as Caller, op));
+        for ops in generator.round(theme, plan.callers, plan.calls) {
+            let ops = ops.into_iter().filter(|op| is_specified(model.as_ref(), op));
             lanes.push(ops.map(|op| self.planned(op, &mut choices)).collect());
         }
         if choices.percent(SYNC_PERCENT) {
@@ -91,7 +89,7 @@ impl RoundMaker {
     /// Leaves out what says nothing about this file system.
     fn specified(&self, setup: Vec<(Caller, Op)>) -> Vec<(Caller, Op)> {
         let model = after(&self.plan.reference, &[]);
-        setup.into_iter().filter(|(caller, op)| is_specified(&model, *caller, op)).collect()
+        setup.into_iter().filter(|(_, op)| is_specified(model.as_ref(), op)).collect()
     }
 }
 
@@ -104,8 +102,8 @@ fn after(reference: &fathom_model::Config, setup: &[(Caller, Op)]) -> Option<Mod
 }
 
 /// Every caller has the same slots, so those of the first one stand for all.
-fn is_specified(model: &Option<Model>, _caller: Caller, op: &Op) -> bool {
-    model.as_ref().is_none_or(|model| model.unspecified(op).is_none())
+fn is_specified(model: Option<&Model>, op: &Op) -> bool {
+    model.is_none_or(|model| model.unspecified(op).is_none())
 }
 
 impl Round {
