@@ -180,7 +180,7 @@ impl Campaign<'_> {
         self.monitor.end();
         let Some(checked) = checked? else { return Ok(None) };
         self.report.fscks += 1;
-        Ok((!checked.clean).then(|| Wrong::Checker {
+        Ok((!checked.clean).then_some(Wrong::Checker {
             command: checked.command,
             code: checked.code,
             output: checked.output,
