@@ -212,7 +212,7 @@ fn what_was_read_as_new_is_not_old_again() {
     let by = Judge { reference: &reference, relaxations: &relaxations, effort: Effort::FAST };
     let conflict = explain(&inverted, &by).unwrap().unwrap();
     assert_eq!(conflict.step, Some(4));
-    assert_eq!(conflict.possible, [new.clone()]);
+    assert_eq!(conflict.possible, std::slice::from_ref(&new));
     assert_eq!(conflict.needed, [0, 1, 2, 3, 4]);
     // Where a read beside a write may be torn, nothing is wrong with it.
     let torn = Relaxations::of_profile("ext4");
