@@ -6,6 +6,7 @@
 //! after a write therefore costs one leaf and one path.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use fathom_core::Digest;
@@ -123,6 +124,19 @@ impl Node {
         }
     }
 
+    /// Shows where the leaves of this node are, which starts at `at`.
+    fn visit(&self, height: u32, at: usize, show: &mut dyn FnMut(usize, usize)) {
+        match self {
+            Node::Blank => {}
+            Node::Leaf(_) => show(at, LEAF_BYTES),
+            Node::Inner(inner) => {
+                for (index, child) in inner.children.iter().enumerate() {
+                    child.visit(height - 1, at + index * span(height - 1), show);
+                }
+            }
+        }
+    }
+
     /// Erases `from..to`, counted from the start of this node.
     fn erase(&mut self, erased: Erased, height: u32, from: usize, to: usize) {
         if from == 0 && to == span(height) {
@@ -227,6 +241,19 @@ impl Image {
     /// Whether `at..at + len` reads as erased.
     pub fn is_erased(&self, at: usize, len: usize) -> bool {
         self.slices(at, len).all(|bytes| bytes == &self.erased.leaf()[..bytes.len()])
+    }
+
+    /// The parts that are not known to be erased, in order: everything else reads as erased.
+    pub fn occupied(&self) -> Vec<Range<usize>> {
+        let mut parts: Vec<Range<usize>> = Vec::new();
+        self.root.visit(self.height, 0, &mut |at, len| {
+            let end = (at + len).min(self.size);
+            match parts.last_mut() {
+                Some(last) if last.end == at => last.end = end,
+                _ => parts.push(at..end),
+            }
+        });
+        parts
     }
 
     /// Overwrites the bytes from `at` on.
@@ -376,6 +403,18 @@ mod tests {
             assert_ne!(image.digest(), digest);
             assert_eq!(clone.slice(size - 9, 6), Some(&b"fathom"[..]));
         }
+    }
+
+    #[test]
+    fn what_was_written_is_occupied_and_nothing_else() {
+        let mut image = Image::new(10 * LEAF_BYTES - 5, Erased::Zeros);
+        assert_eq!(image.occupied(), []);
+        image.write(3 * LEAF_BYTES - 1, b"ab");
+        image.write(10 * LEAF_BYTES - 6, b"c");
+        let parts = [2 * LEAF_BYTES..4 * LEAF_BYTES, 9 * LEAF_BYTES..10 * LEAF_BYTES - 5];
+        assert_eq!(image.occupied(), parts);
+        image.erase(2 * LEAF_BYTES, 2 * LEAF_BYTES);
+        assert_eq!(image.occupied(), parts[1..]);
     }
 
     #[test]

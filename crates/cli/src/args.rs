@@ -233,7 +233,10 @@ pub(crate) struct CheckArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct CrashArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<CrashCommand>,
     /// A library or kernel file system: see `fathom list`
     #[arg(default_value = "littlefs")]
     pub(crate) subject: String,
@@ -244,6 +247,14 @@ pub(crate) struct CrashArgs {
     /// A suite of workloads by name: known
     #[arg(long, value_name = "NAME", conflicts_with = "workload")]
     pub(crate) suite: Option<String>,
+    /// Arguments of given workloads: given (as they are), iocov (the pools of CM-IOCov), driven (what was
+    /// hit least first)
+    #[arg(long, value_name = "INPUTS", default_value = "given")]
+    pub(crate) inputs: String,
+    /// Wait so many seconds at the end of each given workload, so that what the kernel writes by itself is
+    /// crashed too; free in a guest with a clock of its own
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) wait: Option<u32>,
     /// Operations of ACE, for example creat,rename,fsetxattr
     #[arg(long, value_name = "OP", value_delimiter = ',')]
     pub(crate) ace_ops: Vec<String>,
@@ -280,6 +291,9 @@ pub(crate) struct CrashArgs {
     /// linear, epoch, lost, torn, erase [default: what the file system claims to survive]
     #[arg(long, value_name = "LEVEL", value_delimiter = ',')]
     pub(crate) level: Vec<String>,
+    /// Where in given workloads the power fails
+    #[arg(long, value_enum, value_name = "WHERE")]
+    pub(crate) points: Option<Points>,
     /// Kinds of steps, for example put,mkdir,move
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub(crate) steps: Vec<String>,
@@ -353,6 +367,51 @@ pub(crate) struct CrashArgs {
     pub(crate) dry_run: bool,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum CrashCommand {
+    /// Judge a log that dm-log-writes has recorded
+    Import(ImportArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// The log, as the kernel's dm-log-writes writes it
+    #[arg(value_name = "LOG")]
+    pub(crate) log: PathBuf,
+    /// The disk as it was before the log
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) base: PathBuf,
+    /// The kernel file system on it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) fs: String,
+    /// The power fails only after this mark of the log
+    #[arg(long, value_name = "MARK")]
+    pub(crate) from: Option<String>,
+    /// At every mark of the log everything was durable
+    #[arg(long)]
+    pub(crate) durable_at_marks: bool,
+    /// What the file system is held to: a name such as ext4-journal, or a file
+    #[arg(long, value_name = "PROMISES")]
+    pub(crate) promises: Option<String>,
+    /// linear, epoch, lost, torn, erase [default: what the file system claims to survive]
+    #[arg(long, value_name = "LEVEL", value_delimiter = ',')]
+    pub(crate) level: Vec<String>,
+    /// Threads [default: one per core]
+    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true, value_parser = jobs)]
+    pub(crate) jobs: usize,
+    /// Stop after this time
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) budget: Option<Duration>,
+    /// Only look at recovered file systems, do not use them
+    #[arg(long)]
+    pub(crate) no_probe: bool,
+    /// Do not ask an independent checker (e2fsck)
+    #[arg(long)]
+    pub(crate) no_checker: bool,
+    #[command(flatten)]
+    pub(crate) known: KnownArgs,
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Search {
     /// Shortest workloads first
@@ -361,6 +420,23 @@ pub(crate) enum Search {
     Dfs,
     /// Random ones
     Walk,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Points {
+    /// During and after every operation
+    All,
+    /// After every operation that makes something durable, all writes in order
+    Persistence,
+}
+
+impl From<Points> for fathom_engine::crash::config::Points {
+    fn from(points: Points) -> Self {
+        match points {
+            Points::All => Self::All,
+            Points::Persistence => Self::Persistence,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -24,6 +24,9 @@ pub(crate) enum Name {
     Testbed,
     /// Crash images judged per second for every library file system; the search against stateright
     CrashLibrary,
+    /// Crash states of ext4 judged per second natively and in a guest, against mounting and walking alone;
+    /// ACE's sequences of two in guests (root, FATHOM_GUEST_KERNEL)
+    CrashKernel,
     /// Exploring ext4 by a tour, against depth first with a remount around every operation (root)
     Check,
     /// Corrupted disks judged per second, against the bare e2fsck in a loop
@@ -60,6 +63,7 @@ pub(crate) fn run(name: Name) -> Result<()> {
         Name::Snapshot => ("fathom-subjects", "snapshot"),
         Name::Testbed => ("fathom-subjects", "testbed"),
         Name::CrashLibrary => ("fathom", "crash_library"),
+        Name::CrashKernel => ("fathom", "crash_kernel"),
         Name::Check => ("fathom", "check"),
         Name::Guest => ("fathom", "guest"),
         Name::Cover => ("fathom-trace", "cover"),

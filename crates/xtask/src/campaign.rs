@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use serde_json::Value;
 
-use crate::{guest_campaign, guest_runs, long_workloads, shell, suites};
+use crate::{ace2, guest_campaign, guest_runs, long_workloads, shell, suites};
 
 /// The campaigns.
 #[derive(Clone, Copy, ValueEnum)]
@@ -36,6 +36,9 @@ pub(crate) enum Name {
     /// Four callers at once on tmpfs, ext4, xfs, btrfs, f2fs and overlay in guests, on tmpfs and RefFS here, so
     /// many minutes each; goes on where it was interrupted
     Callers,
+    /// ACE's sequences of two operations on btrfs and ext4 in guests (FATHOM_GUEST_KERNEL), at CrashMonkey's
+    /// points, in pieces that can be interrupted
+    Ace2,
     /// Foreign test suites on the served reference: pjdfstest, fsx, LTP's file-system calls (root)
     Suites,
     /// 200 runs killed at random moments leave no mount, no device, no file, no process (root)
@@ -70,6 +73,7 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
         Name::GuestFilesystems | Name::DebugKernel => guests(name, minutes, &[]),
         Name::Layered => long_workloads::layered(minutes, &fathom),
         Name::Callers => long_workloads::callers(minutes, &fathom),
+        Name::Ace2 => ace2::run(&program(), minutes),
         Name::Suites => suites::run(&program()),
         Name::Kills => {
             let test = ["test", "--release", "--quiet", "--package", "fathom", "--test", "kills"];

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ace2;
 mod bench;
 mod bpf;
 mod campaign;

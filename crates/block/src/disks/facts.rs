@@ -85,6 +85,8 @@ pub enum Trouble {
     Unmount(Errno),
     /// Recovery was interrupted and repeated, with another result.
     Interrupted(Interrupted),
+    /// As before; where it was interrupted, and what became of it.
+    InterruptedAt(Interrupted, String),
     /// It mounted once and then not again.
     MountsOnce(Errno),
     /// After recovery and a clean remount another tree is visible.

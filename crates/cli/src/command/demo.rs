@@ -43,7 +43,7 @@ pub(crate) fn run(out: &Path, json: bool) -> Result<Ending> {
             plan.config.depth,
         ))?;
     }
-    let checked = check(&*subject, &plan, &Source::Steps, out, &args, Known::default(), json)?;
+    let checked = check(&*subject, &plan, &Source::STEPS, out, &args, Known::default(), json)?;
     let (mut observer, report) = match checked {
         Checked::Done(observer, report) => (observer, report),
         Checked::Failed(ending) => return Ok(ending),

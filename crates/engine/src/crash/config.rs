@@ -17,6 +17,18 @@ pub enum Identity {
     Image,
 }
 
+/// Where in a workload the power fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Points {
+    /// During and after every operation.
+    #[default]
+    All,
+    /// After every operation that makes something durable, with all writes in order: where CrashMonkey
+    /// looks.
+    Persistence,
+}
+
 /// The configuration of a crash check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -28,6 +40,10 @@ pub struct CrashConfig {
     pub crashes: u32,
     /// Which states the power failure leaves; empty: what the subject claims to survive.
     pub levels: Vec<Level>,
+    /// The points at which the power fails.
+    pub points: Points,
+    /// Whether workloads that begin alike are judged alike: see [`super::prefixes`].
+    pub prefixes: bool,
     /// The limits above which the enumeration of a level turns into sampling.
     pub bounds: Bounds,
     /// The rule by which states count as the same.

@@ -168,7 +168,8 @@ pub(super) fn classify(promise: &Promise, found: &Tree, op: &Op) -> (Cause, Vec<
     (cause, differences.iter().map(tell).collect())
 }
 
-/// The cause of a broken promise about single objects: the rule names it.
+/// The cause of a broken promise about single objects: the rule names it, and what was done to the
+/// object last; when the power failed is chance.
 pub(super) fn classify_rule(broken: &BrokenPromise, op: &Op) -> Cause {
     let class = match broken.rule {
         Rule::LostObject | Rule::RenameNone | Rule::LostName => Class::LostEntry,
@@ -183,7 +184,11 @@ pub(super) fn classify_rule(broken: &BrokenPromise, op: &Op) -> Cause {
         | Rule::LinkCount
         | Rule::Order => Class::WrongContent,
     };
-    Cause::new(class, op, broken.rule.to_string())
+    let place = match &broken.changed_by {
+        Some(call) => format!("{} after {call}", broken.rule),
+        None => broken.rule.to_string(),
+    };
+    Cause::new(class, op, place)
 }
 
 /// Differences that do not follow from others: no link counts, nothing inside of what is missing.

@@ -42,10 +42,12 @@ pub struct Recovered {
 }
 
 /// What is asked about every crash image, with the power failures of a run; `tree`: also the whole
-/// tree, where examining an image again would take longer than keeping that.
+/// tree, where examining an image again would take longer than keeping that. There, mounting again is
+/// half of the work, and belongs to what can be left out.
 pub fn questions(config: &CrashConfig, levels: &[Level], tree: bool) -> Questions {
-    let recheck = Some(Recheck { torn: levels.contains(&Level::Torn) });
     let (usable, checker) = (config.probe, config.fsck);
+    let rechecks = !tree || usable || checker;
+    let recheck = rechecks.then(|| Recheck { torn: levels.contains(&Level::Torn) });
     Questions { tree, repaired: false, recheck, usable, checker }
 }
 
@@ -116,6 +118,7 @@ fn troubled(trouble: &Trouble) -> Defect {
             let what = "recovery, interrupted, leaves what cannot be mounted";
             (Class::NotIdempotent, what.to_owned())
         }
+        Trouble::InterruptedAt(_, what) => (Class::NotIdempotent, what.clone()),
         Trouble::MountsOnce(errno) => {
             (Class::NotIdempotent, format!("mounts once, then fails with {errno}"))
         }

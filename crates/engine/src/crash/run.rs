@@ -16,6 +16,7 @@ use super::finding::{CrashFinding, first_seen, investigate};
 use super::flushes::FlushPlace;
 use super::judge::{Cause, Class};
 use super::ledger::Group;
+use super::prefixes::PrefixCounts;
 use super::system::CrashSystem;
 use crate::coverage::OpCoverage;
 use crate::search::{
@@ -69,6 +70,8 @@ pub struct CrashReport {
     pub workloads: Option<WorkloadCounts>,
     /// The numbers of images that were examined and that the memo answered.
     pub memo: MemoCounts,
+    /// What was known of the beginnings of workloads.
+    pub prefixes: PrefixCounts,
     /// The findings, the worst first.
     pub findings: Vec<CrashFinding>,
     /// Goals that a good run reaches and this one did not.
@@ -187,6 +190,7 @@ pub(super) fn conclude(
         enumerated: system.enumerated(),
         workloads: None,
         memo,
+        prefixes: system.prefixes.counts(),
         findings,
         goals_missed: GOALS.into_iter().filter(|goal| !reached.iter().any(|r| r == goal)).collect(),
         search: report,
@@ -211,6 +215,9 @@ enum GroupKey {
     MissingFlush(FlushPlace),
     /// The kind of power failure that is needed, and the class of what it leaves.
     Class(Option<Level>, Class),
+    /// Also what is wrong, and what was done last to what is wrong; when the power failed is chance. For
+    /// workloads that somebody else has made, where one class has many causes.
+    Place(Option<Level>, Class, String),
     /// A cause by itself: nothing is grouped.
     Single(Cause),
 }
@@ -220,6 +227,7 @@ fn key(system: &CrashSystem<'_>, cause: &Cause, level: Option<Level>, group: boo
     match &cause.unflushed {
         _ if !group => GroupKey::Single(cause.clone()),
         Some(unflushed) if reordered => GroupKey::MissingFlush(system.ledger.place_of(unflushed)),
+        _ if !system.is_deterministic() => GroupKey::Place(level, cause.class, cause.place.clone()),
         _ => GroupKey::Class(level, cause.class),
     }
 }

@@ -2,6 +2,7 @@
 
 mod bug;
 mod clean;
+mod imported;
 mod interruption;
 mod memo;
 mod mutants;
@@ -18,7 +19,7 @@ use std::time::Duration;
 use fathom_block::{Bounds, InProcess};
 use fathom_core::partition::{Coverage, Granularity, Hit};
 use fathom_engine::Silent;
-use fathom_engine::crash::config::Identity;
+use fathom_engine::crash::config::{Identity, Points};
 use fathom_engine::crash::workload::StepKind;
 use fathom_engine::crash::{
     Class, CrashConfig, CrashFinding, CrashPlan, CrashReport, crash, quiet_panics,
@@ -36,6 +37,8 @@ fn base() -> CrashConfig {
         depth: 4,
         crashes: 1,
         levels: Vec::new(),
+        points: Points::All,
+        prefixes: true,
         bounds: Bounds::default(),
         identity: Identity::Shape,
         remember: 2,

@@ -243,7 +243,7 @@ impl Entry for Kernel {
 
     fn disks(
         &self,
-        _: Option<Geometry>,
+        geometry: Option<Geometry>,
         threads: usize,
     ) -> Result<Box<dyn DiskFileSystem>, CatalogueError> {
         let profile = match &self.promises {
@@ -251,7 +251,10 @@ impl Entry for Kernel {
             None => CrashProfile::of(&self.recipe.name),
         };
         let own = Kernel { recipe: profile.adapt(self.recipe.clone()), ..self.clone() };
-        let (name, recipe) = (self.to_string(), own.whole_recipe()?);
+        let (name, mut recipe) = (self.to_string(), own.whole_recipe()?);
+        if let Some(geometry) = geometry {
+            recipe.image_bytes = geometry.size_bytes as u64;
+        }
         let disks = KernelDisks::new(&name, recipe, profile, threads)?;
         Ok(match &self.lie {
             Some(lie) => Box::new(LyingDisks::new(&name, disks, find_lie(lie)?)),

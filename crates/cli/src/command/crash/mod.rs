@@ -1,6 +1,7 @@
 //! `fathom crash`: cuts the power of a library file system at every write of every short workload.
 
 pub(crate) mod again;
+mod import;
 mod mutant;
 pub(crate) mod plan;
 mod subject;
@@ -20,7 +21,7 @@ use fathom_subjects::catalogue::Asked;
 use serde_json::json;
 
 use super::Ending;
-use crate::args::CrashArgs;
+use crate::args::{CrashArgs, CrashCommand};
 use crate::cover::own::{self, Files};
 use crate::progress::RunObserver;
 use crate::supervise::worker::{self, About};
@@ -37,6 +38,9 @@ const DEADLINE: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(args: &CrashArgs, out: &Path, json: bool) -> Result<Ending> {
+    if let Some(CrashCommand::Import(args)) = &args.command {
+        return import::run(args, out, json);
+    }
     let source = Source::of(args)?;
     if args.count || args.export_jlang.is_some() {
         return workload::only_list(&source, args, json);

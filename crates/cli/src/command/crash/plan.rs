@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fathom_block::{DiskFileSystem, Level};
+use fathom_engine::crash::config::Points;
 use fathom_engine::crash::workload::StepKind;
 use fathom_engine::crash::{CrashConfig, CrashPlan};
 use fathom_engine::search::Strategy;
@@ -60,18 +61,19 @@ pub(crate) fn plan(
     config.crashes = args.crashes.unwrap_or(config.crashes);
     config.remember = args.remember.unwrap_or(config.remember);
     config.identity = args.identity.map_or(config.identity, Into::into);
+    config.points = args.points.map_or(config.points, Into::into);
     config.probe &= !args.no_probe;
     config.fsck &= !args.no_checker;
     if !args.level.is_empty() {
         config.levels =
             args.level.iter().map(|name| name.parse::<Level>()).collect::<Result<_, _>>()?;
     }
+    if config.points == Points::Persistence && args.level.is_empty() {
+        // Writes in order: nothing is reordered or torn there.
+        config.levels = vec![Level::Linear];
+    }
     if !args.steps.is_empty() {
-        let parse = |name: &String| {
-            serde_json::from_value::<StepKind>(Value::String(name.clone()))
-                .with_context(|| format!("no step is called {name:?}: see `fathom config crash`"))
-        };
-        config.steps = args.steps.iter().map(parse).collect::<Result<_>>()?;
+        config.steps = steps(&args.steps)?;
     }
     if !args.sizes.is_empty() {
         config.sizes = args.sizes.clone();
@@ -81,11 +83,7 @@ pub(crate) fn plan(
     }
     let memory_max_bytes =
         args.memory_mib.map(|mib| sizes::mib("--memory-mib", mib)).transpose()?;
-    let strategy = match args.strategy {
-        Search::Bfs => Strategy::Bfs,
-        Search::Dfs => Strategy::Dfs,
-        Search::Walk => Strategy::Walk { seed: args.seed, walks: args.walks },
-    };
+    let strategy = strategy(args);
     let checkpoint = checkpoint(args, out)?;
     Ok(CrashPlan {
         config,
@@ -100,8 +98,24 @@ pub(crate) fn plan(
         shrink_budget: if is_kernel { SHRINK_BUDGET_KERNEL } else { SHRINK_BUDGET },
         labels: BTreeMap::new(),
         group: !args.every_variant,
-        supervision: crate::supervise::worker::supervision(),
+        supervision: worker::supervision(),
     })
+}
+
+fn strategy(args: &CrashArgs) -> Strategy {
+    match args.strategy {
+        Search::Bfs => Strategy::Bfs,
+        Search::Dfs => Strategy::Dfs,
+        Search::Walk => Strategy::Walk { seed: args.seed, walks: args.walks },
+    }
+}
+
+fn steps(names: &[String]) -> Result<Vec<StepKind>> {
+    let parse = |name: &String| {
+        serde_json::from_value::<StepKind>(Value::String(name.clone()))
+            .with_context(|| format!("no step is called {name:?}: see `fathom config crash`"))
+    };
+    names.iter().map(parse).collect()
 }
 
 /// Where the search is saved, and whether to go on from there.

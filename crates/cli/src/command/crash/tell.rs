@@ -46,11 +46,23 @@ pub(crate) fn summary(subject: &dyn DiskFileSystem, report: &CrashReport, run: &
     );
     if let Some(counts) = report.workloads {
         text.push_str(&format!(
-            "{} workloads, {} of which it could not follow; {} crash states enumerated\n",
+            "{} workloads, {} of which it could not follow; {} crash states: {} of beginnings that \
+             were judged before, {} distinct disks, {} examined\n",
             grouped(counts.workloads),
             grouped(counts.not_followed),
             grouped(report.enumerated),
+            grouped(report.prefixes.answered),
+            grouped(report.crash_images),
+            grouped(report.memo.examined),
         ));
+        if report.prefixes.refuted > 0 {
+            text.push_str(&format!(
+                "{} of {} operations of known beginnings showed something else when they were \
+                 judged again: the kernel is not deterministic\n",
+                grouped(report.prefixes.refuted),
+                grouped(report.prefixes.rejudged),
+            ));
+        }
     }
     let from_memo = grouped(report.memo.answered);
     text.push_str(&format!("{from_memo} of them known from what other examinations read\n"));
@@ -93,6 +105,10 @@ pub(crate) fn report_json(subject: &dyn DiskFileSystem, report: &CrashReport, ru
         "crash_images": report.crash_images,
         "crash_states": report.enumerated,
         "workloads": report.workloads,
+        "crash_states_of_known_beginnings": report.prefixes.answered,
+        "beginnings_judged_again": report.prefixes.rejudged,
+        "beginnings_refuted": report.prefixes.refuted,
+        "crash_images_examined": report.memo.examined,
         "crash_images_from_memo": report.memo.answered,
         "memo_refuted": report.memo.refuted,
         "levels": report.levels,

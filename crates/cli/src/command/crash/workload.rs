@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use fathom_block::DiskFileSystem;
 use fathom_core::Op;
 use fathom_engine::crash::ace::{self, AceOp, AceWorkload, Part, Space, jlang};
+use fathom_engine::crash::inputs::{Inputs, VariedWorkloads};
 use fathom_engine::crash::known;
 use fathom_engine::crash::ops::OpWorkloads;
 use fathom_engine::generate::layered::{LayeredWorkloads, Preset};
@@ -18,9 +19,21 @@ use super::Ending;
 use crate::args::CrashArgs;
 use crate::text::{grouped, print, print_json};
 
-/// A source of workloads.
+/// Workloads as a stream.
+type Workloads<'a> = Box<dyn Iterator<Item = Vec<Op>> + 'a>;
+
+/// A source of workloads, and where their arguments come from.
 #[derive(Clone, Debug)]
-pub(crate) enum Source {
+pub(crate) struct Source {
+    kind: SourceKind,
+    inputs: Inputs,
+    seed: u64,
+    /// Seconds to wait at the end of each workload.
+    wait: Option<u32>,
+}
+
+#[derive(Clone, Debug)]
+enum SourceKind {
     /// The search makes them step by step.
     Steps,
     /// Bounded sequences of ACE.
@@ -37,16 +50,20 @@ pub(crate) enum Source {
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Source::Steps => f.write_str("steps"),
-            Source::Ace { name, part, .. } => write!(f, "{name} part {part}"),
-            Source::Ops { seed, length } => write!(f, "ops of {length} from seed {seed}"),
-            Source::Layered { seed, preset } => {
-                write!(f, "layered workloads of {} commands from seed {seed}", preset.length)
+        match &self.kind {
+            SourceKind::Steps => f.write_str("steps")?,
+            SourceKind::Ace { name, part, .. } => write!(f, "{name} part {part}")?,
+            SourceKind::Ops { seed, length } => write!(f, "ops of {length} from seed {seed}")?,
+            SourceKind::Layered { seed, preset } => {
+                write!(f, "layered workloads of {} commands from seed {seed}", preset.length)?;
             }
-            Source::Known => f.write_str("known"),
-            Source::Jlang(files) => write!(f, "{} j-lang files", files.len()),
+            SourceKind::Known => f.write_str("known")?,
+            SourceKind::Jlang(files) => write!(f, "{} j-lang files", files.len())?,
         }
+        if self.inputs != Inputs::Given {
+            write!(f, " with inputs {:?} from seed {}", self.inputs, self.seed)?;
+        }
+        self.wait.map_or(Ok(()), |seconds| write!(f, " and {seconds} s"))
     }
 }
 
@@ -57,8 +74,32 @@ const CRASH_PRESET: &str = "dogfood-b3";
 const KERNEL_DEFAULT: &str = "ace:1";
 
 impl Source {
+    /// The search makes them step by step.
+    pub(crate) const STEPS: Source =
+        Source { kind: SourceKind::Steps, inputs: Inputs::Given, seed: 1, wait: None };
+
     /// The source that was asked for.
     pub(super) fn of(args: &CrashArgs) -> Result<Source> {
+        let (kind, inputs) = (SourceKind::of(args)?, args.inputs.parse()?);
+        if inputs != Inputs::Given && matches!(kind, SourceKind::Steps | SourceKind::Ops { .. }) {
+            bail!(
+                "--inputs is for workloads that are given: ace:N, known or jlang:PATH, for example \
+                 --workload ace:1"
+            );
+        }
+        if args.wait.is_some() && matches!(kind, SourceKind::Steps) {
+            bail!("--wait is for workloads that are given: --workload ace:1, for example");
+        }
+        Ok(Source { kind, inputs, seed: args.seed, wait: args.wait })
+    }
+}
+
+impl SourceKind {
+    fn layered(args: &CrashArgs, preset: &str) -> Result<SourceKind> {
+        Ok(SourceKind::Layered { seed: args.seed, preset: Box::new(Preset::named(preset)?) })
+    }
+
+    fn of(args: &CrashArgs) -> Result<SourceKind> {
         let asked = args.suite.as_deref().or(args.workload.as_deref());
         let is_kernel = fathom_subjects::Recipe::named(name_of(&args.subject)).is_some();
         let text = asked.unwrap_or(if is_kernel { KERNEL_DEFAULT } else { "steps" });
@@ -67,22 +108,22 @@ impl Source {
             let space = ace_space(rest, &args.ace_ops)?;
             let ops = args.ace_ops.join(",");
             let name = format!("{text} {ops}").trim_end().to_owned();
-            return Ok(Source::Ace { space, name, part });
+            return Ok(SourceKind::Ace { space, name, part });
         }
         if part != Part::WHOLE {
             bail!("--part divides the workloads of ace:N: give --workload ace:2, for example");
         }
         match text {
-            "steps" => Ok(Source::Steps),
+            "steps" => Ok(SourceKind::Steps),
             "ops" if args.length == 0 => bail!("--length 0 does nothing: give at least 1"),
-            "ops" => Ok(Source::Ops { seed: args.seed, length: args.length }),
-            "known" => Ok(Source::Known),
-            "layered" => Source::layered(args, CRASH_PRESET),
+            "ops" => Ok(SourceKind::Ops { seed: args.seed, length: args.length }),
+            "known" => Ok(SourceKind::Known),
+            "layered" => SourceKind::layered(args, CRASH_PRESET),
             text if text.starts_with("layered:") => {
-                Source::layered(args, text.trim_start_matches("layered:"))
+                SourceKind::layered(args, text.trim_start_matches("layered:"))
             }
             text => match text.strip_prefix("jlang:") {
-                Some(path) => Ok(Source::Jlang(jlang_files(Path::new(path))?)),
+                Some(path) => Ok(SourceKind::Jlang(jlang_files(Path::new(path))?)),
                 None => bail!(
                     "no workload is called {text:?}: there are steps, ops, layered, ace:1, ace:2, \
                      ace:3 (with ,nested or ,demo), known and jlang:PATH"
@@ -90,16 +131,14 @@ impl Source {
             },
         }
     }
+}
 
-    fn layered(args: &CrashArgs, preset: &str) -> Result<Source> {
-        Ok(Source::Layered { seed: args.seed, preset: Box::new(Preset::named(preset)?) })
-    }
-
+impl Source {
     /// Refuses workloads with operations that the subject answers differently without any mistake.
     pub(super) fn must_fit(&self, subject: &dyn DiskFileSystem) -> Result<()> {
         // Kernel file systems alone write another log each time.
         let is_kernel = !subject.is_deterministic();
-        if is_kernel || matches!(self, Source::Steps) {
+        if is_kernel || matches!(self.kind, SourceKind::Steps) {
             return Ok(());
         }
         bail!(
@@ -110,25 +149,39 @@ impl Source {
     }
 
     /// The workloads; `None` if the search makes them.
-    pub(super) fn workloads(
-        &self,
-        subject: &dyn DiskFileSystem,
-    ) -> Result<Option<Box<dyn Iterator<Item = Vec<Op>> + '_>>> {
-        Ok(match self {
-            Source::Steps => None,
-            Source::Ace { space, part, .. } => {
+    pub(super) fn workloads(&self, subject: &dyn DiskFileSystem) -> Result<Option<Workloads<'_>>> {
+        let reference = reference_of(subject);
+        let Some(given) = self.given(&reference)? else { return Ok(None) };
+        let varied: Workloads<'_> = match self.inputs {
+            Inputs::Given => given,
+            inputs => Box::new(VariedWorkloads::new(given, inputs, self.seed, reference)),
+        };
+        Ok(Some(match self.wait {
+            None => varied,
+            Some(seconds) => Box::new(varied.map(move |mut ops| {
+                ops.push(Op::Wait { seconds });
+                ops
+            })),
+        }))
+    }
+
+    /// The workloads as they are given.
+    fn given(&self, reference: &Config) -> Result<Option<Workloads<'_>>> {
+        Ok(match &self.kind {
+            SourceKind::Steps => None,
+            SourceKind::Ace { space, part, .. } => {
                 let all = ace::unique(space, *part).map(|workload| workload.ops());
                 Some(Box::new(all))
             }
-            Source::Ops { seed, length } => {
-                Some(Box::new(OpWorkloads::new(*seed, *length, reference_of(subject), true)))
+            SourceKind::Ops { seed, length } => {
+                Some(Box::new(OpWorkloads::new(*seed, *length, reference.clone(), true)))
             }
-            Source::Layered { seed, preset } => {
+            SourceKind::Layered { seed, preset } => {
                 let preset = Preset::clone(preset);
-                Some(Box::new(LayeredWorkloads::new(*seed, preset, reference_of(subject))))
+                Some(Box::new(LayeredWorkloads::new(*seed, preset, reference.clone())))
             }
-            Source::Known => Some(Box::new(known::all().into_iter().map(|known| known.ops))),
-            Source::Jlang(files) => {
+            SourceKind::Known => Some(Box::new(known::all().into_iter().map(|known| known.ops))),
+            SourceKind::Jlang(files) => {
                 let read = |file: &PathBuf| {
                     let text = fs::read_to_string(file)
                         .with_context(|| format!("cannot read {}", file.display()))?;
@@ -201,7 +254,7 @@ fn jlang_files(path: &Path) -> Result<Vec<PathBuf>> {
 
 /// Counts the workloads, or writes them down.
 pub(super) fn only_list(source: &Source, args: &CrashArgs, json: bool) -> Result<Ending> {
-    let Source::Ace { space, part, name } = source else {
+    let SourceKind::Ace { space, part, name } = &source.kind else {
         bail!(
             "--count and --export-jlang are for ACE's workloads: give --workload ace:2, for example"
         );

@@ -194,16 +194,18 @@ impl History {
         blocks.iter().map(of_block).max().unwrap_or(0)
     }
 
-    /// The size is that of a version, or the end of a block on the way from one to the next: a write
-    /// may arrive in pieces.
+    /// The size is that of a version, or on the way from one to the next: the end of a block, since a
+    /// write may arrive in pieces, or of what was allocated before the data arrived.
     fn check_size(&self, file: &FoundFile<'_>, durable: usize, span: Span) -> Option<BrokenRule> {
         let found = file.entry.size;
         let sizes = |span: Span| {
             let sizes = span.indices().filter_map(|at| size(&self.moments[at].model, file.ino));
             sizes.collect::<Vec<u64>>()
         };
-        let between =
-            |pair: &[u64]| pair[0] < found && found < pair[1] && found.is_multiple_of(BLOCK_BYTES);
+        let allocated = |at: usize| self.moments[at].allocated_to == Some(found);
+        let is_step =
+            found.is_multiple_of(BLOCK_BYTES) || span.since(durable).indices().any(allocated);
+        let between = |pair: &[u64]| pair[0] < found && found < pair[1] && is_step;
         let legal = sizes(span.since(durable));
         if legal.contains(&found) || legal.windows(2).any(between) {
             return None;

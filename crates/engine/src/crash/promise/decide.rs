@@ -18,6 +18,8 @@ pub struct BrokenPromise {
     pub rule: Rule,
     /// Where it is broken.
     pub path: FsPath,
+    /// The operation that changed last what is there, if one did since everything was durable.
+    pub changed_by: Option<String>,
     /// What is wrong, then how the tree differs from the state that it resembles most.
     pub lines: Vec<String>,
 }
@@ -50,7 +52,8 @@ impl History {
         };
         let mut lines = vec![format!("{} {} ({})", broken.path, broken.what, broken.rule)];
         lines.extend(self.nearest(found));
-        Some(BrokenPromise { rule: broken.rule, path: broken.path, lines })
+        let changed_by = self.changed_by(&broken.path).map(str::to_owned);
+        Some(BrokenPromise { rule: broken.rule, path: broken.path, changed_by, lines })
     }
 
     /// Every object at a moment of its own.

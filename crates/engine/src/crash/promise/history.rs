@@ -15,6 +15,7 @@ use fathom_core::{Digest, Entry, FsBytes, FsPath, Kind, Op, Slot, Tree};
 use fathom_model::{Ino, Model, ROOT, TreeOptions};
 
 use super::contents::{changed_blocks, contents_of, size};
+use crate::crash::judge::describe;
 
 /// A name in a directory.
 pub(super) type Name = (Ino, FsBytes);
@@ -26,6 +27,10 @@ pub(super) struct Moment {
     pub(super) number: usize,
     /// The operation, in words.
     pub(super) op: String,
+    /// The operation without its operands, as causes are told.
+    pub(super) call: String,
+    /// Up to where the operation allocated, if it was `fallocate`: a size on the way to a later one.
+    pub(super) allocated_to: Option<u64>,
     pub(super) model: Model,
     pub(super) tree: Tree,
     /// The digest of the tree without contents and sizes of files.
@@ -36,7 +41,7 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    fn new(number: usize, op: String, model: &Model) -> Moment {
+    fn new(number: usize, op: Option<&Op>, model: &Model) -> Moment {
         let volume = model.volume();
         let tree = volume.tree(TreeOptions::default());
         let (mut objects, mut names) = (BTreeMap::new(), BTreeMap::new());
@@ -50,8 +55,22 @@ impl Moment {
             }
         }
         let metadata = metadata_digest(&tree);
-        let model = model.clone();
-        Moment { number, op, model, tree, metadata, objects, names, paths }
+        let allocated_to = match op {
+            Some(Op::Fallocate { offset, len, .. }) => u64::try_from(offset + len).ok(),
+            _ => None,
+        };
+        Moment {
+            number,
+            op: op.map_or_else(|| "the start".to_owned(), Op::to_string),
+            call: op.map_or_else(String::new, describe_change),
+            allocated_to,
+            model: model.clone(),
+            tree,
+            metadata,
+            objects,
+            names,
+            paths,
+        }
     }
 
     /// The names of an object.
@@ -125,7 +144,7 @@ pub(super) struct History {
 impl History {
     /// Everything is durable.
     pub(super) fn new(guarantee: &Guarantee, model: &Model) -> History {
-        let start = Arc::new(Moment::new(0, "the start".to_owned(), model));
+        let start = Arc::new(Moment::new(0, None, model));
         let mut history = History {
             order: guarantee.order.is,
             data: guarantee.data.is,
@@ -199,7 +218,16 @@ impl History {
     /// Notes the state after an operation; nothing becomes durable by that.
     pub(super) fn push(&mut self, op: &Op, visible: &Model) {
         let number = self.newest().number + 1;
-        self.moments.push(Arc::new(Moment::new(number, op.to_string(), visible)));
+        self.moments.push(Arc::new(Moment::new(number, Some(op), visible)));
+    }
+
+    /// The operation that changed last what has, or had, this path, since everything was durable.
+    pub(super) fn changed_by(&self, path: &FsPath) -> Option<&str> {
+        let ino = self.moments.iter().rev().find_map(|moment| moment.paths.get(path).copied())?;
+        let version =
+            |at: usize| (self.moments[at].inode(ino), contents_of(&self.moments[at], ino));
+        let changed = (1..self.moments.len()).rev().find(|at| version(*at) != version(at - 1))?;
+        Some(&self.moments[changed].call)
     }
 
     /// Notes what the newest operation has made durable by returning.
@@ -406,6 +434,14 @@ impl History {
         let over = over.map(|(name, to)| Replacement { name: name.clone(), ino: *to, at });
         let over: Vec<Replacement> = over.collect();
         self.replacements.extend(over);
+    }
+}
+
+/// An operation as it is told who has changed something: with what decides about its effect.
+fn describe_change(op: &Op) -> String {
+    match op {
+        Op::Fallocate { mode, .. } => format!("{} {mode}", op.name()),
+        other => describe(other),
     }
 }
 

@@ -11,7 +11,7 @@ use fathom_core::{Digest, Op};
 use super::execute::ExecutedStep;
 use super::state::{History, State};
 use super::{Action, CrashSystem};
-use crate::crash::config::Identity;
+use crate::crash::config::{Identity, Points};
 use crate::crash::promise::Promise;
 use crate::crash::script::Event;
 use crate::crash::workload::{Step, StepKind};
@@ -26,6 +26,16 @@ impl CrashSystem<'_> {
         let taken = self.take_noting(state, step)?;
         self.judge(state, step, &taken);
         if matches!(step.ops.as_slice(), [Op::Remount]) {
+            self.judge_mount(state, step, &taken);
+        }
+        Some(self.after(state, step, taken))
+    }
+
+    /// Takes a step of a given workload and cuts the power in it.
+    pub(super) fn step_given(&self, state: &State, step: &Step) -> Option<State> {
+        let taken = self.take_noting(state, step)?;
+        self.judge_given(state, step, &taken);
+        if matches!(step.ops.as_slice(), [Op::Remount]) && self.config.points == Points::All {
             self.judge_mount(state, step, &taken);
         }
         Some(self.after(state, step, taken))

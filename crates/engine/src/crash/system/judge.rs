@@ -2,22 +2,25 @@
 //! and holds the facts against the promise.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use fathom_block::disks::{End, Facts, Questions, Segment, StoredRecording, Workload};
 use fathom_block::{CrashPoint, Image, Level, Window};
+use fathom_core::flags::MsyncFlags;
 use fathom_core::{Digest, HarnessFault, Op, Tree};
 
 use super::CrashSystem;
 use super::execute::ExecutedStep;
 use super::state::State;
+use crate::crash::config::Points;
 use crate::crash::flushes::Issued;
 use crate::crash::judge::{Cause, Class, anonymous, classify, classify_rule};
 use crate::crash::last_words;
 use crate::crash::ledger::Sighting;
+use crate::crash::prefixes;
 use crate::crash::promise::{BrokenPromise, DiskContents, Promise};
 use crate::crash::recovery::Recovered;
 use crate::crash::script::{Event, Script};
@@ -64,6 +67,15 @@ impl<'a> Issued<'a> {
     }
 }
 
+/// Whether an operation makes something durable by returning.
+fn persists(op: &Op) -> bool {
+    match op {
+        Op::Fsync { .. } | Op::Fdatasync { .. } | Op::Sync | Op::Syncfs { .. } => true,
+        Op::MmapStore { sync, .. } => sync.contains(MsyncFlags::MS_SYNC),
+        _ => false,
+    }
+}
+
 /// Takes a crash point, its disk, and what became of that.
 pub(super) type Judge<'j> = dyn FnMut(&CrashPoint, &Image, &Recovered) -> ControlFlow<()> + 'j;
 
@@ -93,20 +105,78 @@ impl CrashSystem<'_> {
 
     /// Cuts the power everywhere in a step.
     pub(super) fn judge(&self, state: &State, step: &Step, taken: &ExecutedStep) {
-        if self.subject.batch_disks() > 1 && self.examine_ahead(state, step, taken).is_none() {
-            return;
+        let all: Vec<_> = self.interruptions(state, step, taken).collect();
+        self.judge_some(state, step, taken, all);
+    }
+
+    /// Cuts the power in a step of a given workload: everywhere, but for what was judged with another
+    /// workload that begins alike.
+    pub(super) fn judge_given(&self, state: &State, step: &Step, taken: &ExecutedStep) {
+        let before: String = state.script([]).0.iter().map(|event| format!("{event}\n")).collect();
+        let digests = prefixes::digests(&before, &step.ops);
+        let known = if self.config.prefixes { self.prefixes.known(&digests) } else { 0 };
+        let mut all = Vec::new();
+        for (index, interruption) in self.interruptions(state, step, taken) {
+            if !self.is_point(&interruption) {
+                continue;
+            }
+            if index >= known {
+                all.push((index, interruption));
+                continue;
+            }
+            let count = |level: &Level| {
+                level.enumerator(&self.config.bounds).count(&interruption.window) as u64
+            };
+            let states = self.levels.iter().map(count).sum();
+            self.enumerated.fetch_add(states, Ordering::Relaxed);
+            self.prefixes.answer(states);
+        }
+        let violated = self.judge_some(state, step, taken, all);
+        if self.config.prefixes && self.is_sound() {
+            for (index, digest) in digests.iter().enumerate().skip(known) {
+                self.prefixes.learn(*digest, violated.contains(&index));
+            }
+        }
+    }
+
+    /// Whether the power fails there.
+    fn is_point(&self, interruption: &Interruption<'_>) -> bool {
+        match self.config.points {
+            Points::All => true,
+            Points::Persistence => {
+                interruption.window.from() == interruption.window.to()
+                    && interruption.returned
+                    && persists(interruption.op)
+            }
+        }
+    }
+
+    /// Cuts the power in some operations of a step; returns those that showed a violation.
+    fn judge_some(
+        &self,
+        state: &State,
+        step: &Step,
+        taken: &ExecutedStep,
+        interruptions: Vec<(usize, Interruption<'_>)>,
+    ) -> BTreeSet<usize> {
+        let mut violated = BTreeSet::new();
+        if self.subject.batch_disks() > 1 && self.examine_ahead(&interruptions).is_none() {
+            return violated;
         }
         let recording = || {
             let ops = if taken.recording.unmounted.is_some() { &[] } else { &*step.ops };
             self.stored(state, self.segment(state, ops, taken))
         };
-        for (index, interruption) in self.interruptions(state, step, taken) {
+        for (index, interruption) in interruptions {
             let script = |point: &CrashPoint| {
                 let events = step.ops[..=index].iter().cloned().map(Event::Op);
                 state.script(events.chain([Event::PowerCut(point.clone())]))
             };
-            self.judge_interruption(&interruption, &script, &recording);
+            if self.judge_interruption(&interruption, &script, &recording) {
+                violated.insert(index);
+            }
         }
+        violated
     }
 
     /// Everything that was recorded until a segment.
@@ -115,11 +185,11 @@ impl CrashSystem<'_> {
         segment.map(|last| StoredRecording { segments: earlier.chain([last]).collect() })
     }
 
-    /// Has all disks of a step examined, many at a time; `None` after a failure of our own.
-    fn examine_ahead(&self, state: &State, step: &Step, taken: &ExecutedStep) -> Option<()> {
+    /// Has all disks of some interruptions examined, many at a time; `None` after a failure of our own.
+    fn examine_ahead(&self, interruptions: &[(usize, Interruption<'_>)]) -> Option<()> {
         let mut known = fathom_block::Distinct::default();
         let mut batch: Vec<Image> = Vec::new();
-        for (_, interruption) in self.interruptions(state, step, taken) {
+        for (_, interruption) in interruptions {
             for level in &self.levels {
                 let enumerator = level.enumerator(&self.config.bounds);
                 let flow = enumerator.visit(&interruption.window, &mut |_, image| {
@@ -171,21 +241,24 @@ impl CrashSystem<'_> {
                 stored
             })
         };
-        self.judge_interruption(&interruption, &script, &recording);
+        let _ = self.judge_interruption(&interruption, &script, &recording);
     }
 
+    /// Cuts the power in one interruption; whether that showed a violation.
     fn judge_interruption(
         &self,
         interruption: &Interruption<'_>,
         script: &dyn Fn(&CrashPoint) -> Script,
         recording: &dyn Fn() -> Option<StoredRecording>,
-    ) {
+    ) -> bool {
+        let mut violated = false;
         let floor = self.capacity_floor(interruption);
         for level in &self.levels {
             let _ = self.visit(*level, &interruption.window, &mut |point, image, known| {
                 self.enumerated.fetch_add(1, Ordering::Relaxed);
                 if let Some((cause, what)) = self.verdict(interruption, point, image, known, floor)
                 {
+                    violated = true;
                     let sighting = Sighting { script: script(point), what, recording: None };
                     let groups = &self.ledger.groups;
                     groups.add(cause, image.digest(), Some(*level), sighting, recording);
@@ -193,6 +266,7 @@ impl CrashSystem<'_> {
                 ControlFlow::Continue(())
             });
         }
+        violated
     }
 
     /// Enumerates the disks of a level and has them examined, as many at once as the subject likes.

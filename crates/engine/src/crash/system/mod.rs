@@ -26,6 +26,7 @@ use fathom_model::{Config, Model, Quirks};
 use crate::crash::config::{CrashConfig, Identity};
 use crate::crash::judge::Cause;
 use crate::crash::ledger::Ledger;
+use crate::crash::prefixes::Prefixes;
 use crate::crash::promise::{Promise, Sums};
 use crate::crash::recovery::questions;
 use crate::crash::script::Script;
@@ -68,6 +69,8 @@ pub struct CrashSystem<'a> {
     pub(crate) ledger: Ledger,
     /// Facts that need no examination.
     pub memo: Memo,
+    /// Beginnings of given workloads that were judged.
+    pub prefixes: Prefixes,
     fault: Mutex<Option<HarnessFault>>,
     /// Trees that were seen, by their digests, and sums of parts of files, by the digests of their
     /// contents: of subjects that are slow to ask.
@@ -116,6 +119,7 @@ impl<'a> CrashSystem<'a> {
             reference,
             ledger,
             memo,
+            prefixes: Prefixes::default(),
             fault,
             trees: Mutex::default(),
             sums: Mutex::default(),
@@ -147,6 +151,16 @@ impl<'a> CrashSystem<'a> {
         self.enumerated.load(Ordering::Relaxed)
     }
 
+    /// Whether the same operations write the same log each time.
+    pub(super) fn is_deterministic(&self) -> bool {
+        self.subject.is_deterministic()
+    }
+
+    /// Counts what an interrupted check has enumerated.
+    pub(super) fn enumerated_before(&self, states: u64) {
+        self.enumerated.fetch_add(states, Ordering::Relaxed);
+    }
+
     /// The levels that are enumerated.
     pub fn levels(&self) -> &[Level] {
         &self.levels
@@ -155,6 +169,11 @@ impl<'a> CrashSystem<'a> {
     /// The failure of our own that stopped the judging, if there was one.
     pub fn fault(&self) -> Option<HarnessFault> {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Whether nothing of ours has failed since somebody asked.
+    fn is_sound(&self) -> bool {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
     fn note_fault(&self, fault: HarnessFault) {

@@ -16,7 +16,7 @@ impl CrashSystem<'_> {
         let mut state = self.init().remove(0);
         for part in parts(ops) {
             let step = Step { kind: StepKind::Sync, ops: part.to_vec() };
-            match self.step(&state, &step, true) {
+            match self.step_given(&state, &step) {
                 Some(next) => state = next,
                 None => return false,
             }

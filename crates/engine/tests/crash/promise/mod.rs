@@ -60,6 +60,25 @@ fn a_rename_is_exactly_one_of_old_and_new() {
     );
 }
 
+/// ext4 allocates at once what the delayed write of a larger file has not yet: after the commit the file
+/// ends there.
+#[test]
+fn a_size_may_be_on_its_way() {
+    let grown = "creat a; sync; write a 1 0 32768; fsync .";
+    let allocated = "creat a; sync; write a 1 0 32768; falloc a 0 5000; fsync .";
+    judge(
+        &profile(EXT4),
+        &[
+            (allocated, "creat a; trunc a 5000", None),
+            (grown, "creat a; trunc a 5000", Some(Rule::Size)),
+            (allocated, "creat a; trunc a 5001", Some(Rule::Size)),
+            (grown, "creat a; trunc a 5120", None),
+        ],
+    );
+    let broken = broken(&profile(EXT4), grown, "creat a; trunc a 5000").expect("a violation");
+    assert_eq!(broken.changed_by.as_deref(), Some("pwrite"));
+}
+
 #[test]
 fn names() {
     judge(

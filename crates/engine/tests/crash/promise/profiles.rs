@@ -35,7 +35,7 @@ pub(crate) const EXT4: &str = r#"
     fsync_dir = { is = "metadata", cite = "fs/ext4/fsync.c, ext4_fsync_journal: ext4_force_commit" }
     o_sync = { is = "log", cite = "open(2), O_SYNC: as though followed by fsync(2)" }
     o_dsync = { is = "data", cite = "open(2), O_DSYNC: as though followed by fdatasync(2)" }
-    msync = { is = "log", cite = "mm/msync.c: vfs_fsync_range" }
+    msync = { is = "data", cite = "mm/msync.c: vfs_fsync_range with datasync" }
     rename_over = { is = "data", cite = "Documentation/admin-guide/ext4.rst, auto_da_alloc" }
 "#;
 

@@ -4,7 +4,9 @@
 //! has contents too.
 
 use fathom_block::Guarantee;
-use fathom_core::flags::{MsyncFlags, OpenFlags, RenameFlags, SyncRangeFlags, XattrFlags};
+use fathom_core::flags::{
+    FallocateMode, MsyncFlags, OpenFlags, RenameFlags, SyncRangeFlags, XattrFlags,
+};
 use fathom_core::{DataSum, FsPath, Mode, Op, Pattern, Target, Tree};
 use fathom_engine::crash::promise::{BrokenPromise, Contents, Promise};
 use fathom_model::{Config, Model, Quirks, TreeOptions};
@@ -70,6 +72,11 @@ fn ops(command: &str) -> Vec<Op> {
         }
         ["trunc", path, len] => {
             vec![Op::Truncate { target: target(path), len: number(len) as i64 }]
+        }
+        ["falloc", path, offset, len] => {
+            let (offset, len) = (number(offset) as i64, number(len) as i64);
+            let mode = FallocateMode::empty();
+            held(path, rdwr, Op::Fallocate { slot: 0, mode, offset, len })
         }
         ["chmod", path, bits] => vec![Op::Chmod { target: target(path), mode: mode(bits) }],
         ["chown", path, uid] => {

@@ -4,15 +4,19 @@
 //! Only what differs from the disk before is written. The kernel's cache of the device is emptied each
 //! time: what it remembers of the last disk would be mounted instead of the new one.
 
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use fathom_block::Image;
 use fathom_block::disks::{Checked, Facts, Questions, SubjectFailure, Trouble, View as DiskView};
-use fathom_core::{Errno, HarnessFault, Op, Outcome, Tree};
+use fathom_core::flags::OpenFlags;
+use fathom_core::plain::FILE_MODE;
+use fathom_core::{Errno, FsPath, HarnessFault, Op, Outcome, Pattern, Tree};
 
-use super::recorder::{narrowed, put};
+use super::recorder::{narrowed, put_whole};
 use super::shared::SharedMemory;
 use super::usable;
 use crate::error::SubjectError;
@@ -33,6 +37,12 @@ pub(super) struct Examiner {
     /// The disk that is mounted, if one is.
     mounted: Option<(fathom_core::Digest, OwnedFd)>,
 }
+
+/// What a deleted file leaves on every new disk: more than a workload writes.
+const SOIL_BYTES: u64 = 1 << 20;
+
+/// No workload writes this pattern.
+const SOIL_SEED: u64 = u64::MAX;
 
 /// Something that is wrong with the disk, or with the harness.
 enum Stop {
@@ -80,7 +90,7 @@ impl Examiner {
 
     /// Makes the unmounted disk hold `image`.
     fn load(&mut self, image: &Image) -> Result<(), HarnessFault> {
-        put(&mut self.disk, image, 0, image.size());
+        put_whole(&mut self.disk, image)?;
         // The device remembers what it has read.
         if !self.device.as_ref().is_some_and(LoopDevice::forget_cache) {
             self.device = None;
@@ -241,6 +251,51 @@ impl Examiner {
         outcomes.map(Ok)
     }
 
+    /// Mounts, walks and unmounts, with as little as that takes; see [`super::KernelDisks::walk_bare`].
+    pub(super) fn walk_bare(&mut self, disk: &Image, full: bool) -> Result<u64, HarnessFault> {
+        self.leave()?;
+        self.load(disk)?;
+        let mut entries = 0;
+        for round in 0..if full { 2 } else { 1 } {
+            if round > 0 {
+                self.check()?;
+            }
+            let root = mount::mount(&self.recipe, Some(self.device()?.path()))?;
+            let path = format!("/proc/self/fd/{}", root.as_raw_fd());
+            entries += walk(Path::new(&path))
+                .map_err(|error| HarnessFault::new("walking a disk", error))?;
+            drop(root);
+            self.device()?.wait_until_free()?;
+        }
+        Ok(entries)
+    }
+
+    /// The disk after a file was written and deleted: on a disk of zeros nobody sees blocks that show
+    /// what was there before, since zeros are what a file that grew may show.
+    pub(super) fn soil(&mut self, disk: &Image) -> Result<Image, HarnessFault> {
+        self.load(disk)?;
+        let root =
+            self.mount()?.map_err(|errno| HarnessFault::new("mounting a new disk", errno))?;
+        let path = FsPath::from("fathom0");
+        let flags = OpenFlags::O_WRONLY | OpenFlags::O_CREAT | OpenFlags::O_EXCL;
+        let data = Pattern { seed: SOIL_SEED, len: SOIL_BYTES.min(disk.size() as u64 / 8) };
+        let ops = [
+            Op::Open { slot: 0, path: path.clone(), flags, mode: FILE_MODE },
+            Op::Pwrite { slot: 0, offset: 0, data },
+            Op::Fsync { slot: 0 },
+            Op::Close { slot: 0 },
+            Op::Unlink { path },
+            Op::Sync,
+        ];
+        for op in &ops {
+            // What does not fit is not needed.
+            execute(self.executor()?, op, &root)?;
+        }
+        self.unmount(root)?;
+        let bytes = self.disk.bytes(0, self.disk.len()).unwrap_or_default();
+        Ok(Image::from_bytes(bytes, disk.erased()))
+    }
+
     /// How many bytes one file can take on a disk.
     pub(super) fn capacity(&mut self, disk: &Image) -> Result<u64, HarnessFault> {
         self.leave()?;
@@ -251,6 +306,22 @@ impl Examiner {
         self.unmount(root)?;
         filled.map_err(|trouble| HarnessFault::new("filling a new disk", format!("{trouble:?}")))
     }
+}
+
+/// Reads everything in a directory; how many entries there were.
+fn walk(dir: &Path) -> io::Result<u64> {
+    let mut entries = 0;
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        let about = entry.metadata()?;
+        entries += 1;
+        if about.is_dir() {
+            entries += walk(&entry.path())?;
+        } else if about.is_file() {
+            std::fs::read(entry.path())?;
+        }
+    }
+    Ok(entries)
 }
 
 /// The lines of a checker's output that say what is wrong.

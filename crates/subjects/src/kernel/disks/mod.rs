@@ -24,7 +24,7 @@ use fathom_block::disks::{
     End, Examine, Facts, Interrupted, Questions, Recording, SubjectFailure, Trouble, Workload,
 };
 use fathom_block::{
-    Bounds, DiskFileSystem, Erased, Geometry, Guarantee, Image, Level, Record, Window,
+    Bounds, CrashPoint, DiskFileSystem, Erased, Geometry, Guarantee, Image, Level, Record, Window,
 };
 use fathom_core::flags::OpenFlags;
 use fathom_core::{Errno, HarnessFault, Op, Outcome, Tree};
@@ -84,16 +84,28 @@ impl KernelDisks {
     ) -> Result<KernelDisks, SubjectError> {
         let bytes = new_disk(&recipe)?;
         let blank = Image::from_bytes(&bytes, Erased::Zeros);
+        let (place, size) = (recipe.clone(), blank.size());
+        let examiners = Pool::new("examiner", threads, move || Ok(Examiner::new(&place, size)?))?;
+        let soil = |examiner: &mut Examiner, disk: Image| examiner.soil(&disk);
+        let blank = examiners.each([blank.clone()], soil)?.pop().unwrap_or(blank);
         let (place, base) = (recipe.clone(), blank.clone());
         let recorders = Pool::new("recorder", 1, move || {
             let disk = DiskRecorder::new(&base)?;
             Ok(RecordingPlace { recipe: place.clone(), executor: None, disk })
         })?;
-        let (place, size) = (recipe.clone(), blank.size());
-        let examiners = Pool::new("examiner", threads, move || Ok(Examiner::new(&place, size)?))?;
         let capacity_bytes = OnceLock::new();
         let (name, version) = (name.to_owned(), version(&recipe));
         Ok(KernelDisks { name, version, profile, blank, recorders, examiners, capacity_bytes })
+    }
+
+    /// The bare loop with which examining is compared: each disk is mounted, walked and unmounted, and
+    /// nothing else; `full`: then checked, and once more. How many entries there were.
+    ///
+    /// # Errors
+    /// If a disk does not mount, or the harness fails.
+    pub fn walk_bare(&self, disks: &[Image], full: bool) -> Result<u64, HarnessFault> {
+        let walk = move |examiner: &mut Examiner, disk: Image| examiner.walk_bare(&disk, full);
+        Ok(self.examiners.each(disks.to_vec(), walk)?.into_iter().sum())
     }
 
     fn capacity_bytes(&self) -> Result<u64, HarnessFault> {
@@ -122,24 +134,40 @@ impl KernelDisks {
         let levels: &[Level] = if torn { &[Level::Linear, Level::Torn] } else { &[Level::Linear] };
         for level in levels {
             let bounds = Bounds { subsets_max: 1, cuts_max: 1 };
-            let _ = level.enumerator(&bounds).visit(&window, &mut |_, image| {
-                disks.push(image.clone());
+            let _ = level.enumerator(&bounds).visit(&window, &mut |point, image| {
+                disks.push((point.clone(), image.clone()));
                 ControlFlow::Continue(())
             });
         }
         let step = disks.len().div_ceil(INTERRUPTED_MAX).max(1);
-        let some: Vec<Image> = disks.into_iter().step_by(step).collect();
-        let digest = view.digest;
-        let looked = self.examiners.each(some, move |examiner, disk| {
-            let facts = examiner.examine(&disk, &Questions::default(), None)?;
+        let some: Vec<(CrashPoint, Image)> = disks.into_iter().step_by(step).collect();
+        let (digest, tree) = (view.digest, view.tree.clone());
+        let looked = self.examiners.each(some, move |examiner, (point, disk)| {
+            let facts = examiner.examine(&disk, &Questions::TREE, None)?;
             Ok(match facts.view {
                 Ok(view) if view.digest == digest => None,
-                Ok(_) => Some(Interrupted::OtherTree),
-                Err(_) => Some(Interrupted::Unmountable),
+                Ok(view) => Some(another_tree(&point, tree.as_deref(), view.tree.as_deref())),
+                Err(failure) => {
+                    let what = "recovery, interrupted, leaves what cannot be mounted";
+                    let what = format!("{what} ({failure:?}; {point})");
+                    Some(Trouble::InterruptedAt(Interrupted::Unmountable, what))
+                }
             })
         })?;
-        Ok(looked.into_iter().flatten().next().map(Trouble::Interrupted))
+        Ok(looked.into_iter().flatten().next())
     }
+}
+
+/// Recovery was interrupted at a point and repeated, and shows `found` instead of `tree`.
+fn another_tree(point: &CrashPoint, tree: Option<&Tree>, found: Option<&Tree>) -> Trouble {
+    let mut what = "recovery, interrupted and repeated, gives another tree".to_owned();
+    if let (Some(tree), Some(found)) = (tree, found) {
+        for difference in tree.differences(found) {
+            what.push_str(&format!("; {difference}"));
+        }
+    }
+    what.push_str(&format!(" ({point})"));
+    Trouble::InterruptedAt(Interrupted::OtherTree, what)
 }
 
 /// What exactly is tested.
@@ -210,7 +238,7 @@ impl RecordingPlace {
         end: End,
         look: bool,
     ) -> Result<Result<Recording, Errno>, HarnessFault> {
-        self.disk.restart(base);
+        self.disk.restart(base)?;
         if !self.disk.device().forget_cache() {
             // Somebody keeps the device open: a new one.
             self.disk = DiskRecorder::new(base)?;

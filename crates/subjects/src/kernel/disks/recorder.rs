@@ -10,6 +10,7 @@
 //! the server.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -83,7 +84,7 @@ impl DiskRecorder {
             _buffer: buffer,
             base: blank,
         };
-        recorder.restart(base);
+        recorder.restart(base)?;
         Ok(recorder)
     }
 
@@ -119,7 +120,10 @@ impl DiskRecorder {
     }
 
     /// Makes the unmounted disk hold `base`, and forgets the log.
-    pub(super) fn restart(&mut self, base: &Image) {
+    ///
+    /// # Errors
+    /// If the disk cannot be changed.
+    pub(super) fn restart(&mut self, base: &Image) -> Result<(), SubjectError> {
         // What was written since, wherever it was.
         for index in 0..self.journal.len() {
             let request = self.journal.request(index);
@@ -130,10 +134,11 @@ impl DiskRecorder {
             }
         }
         if base.digest() != self.base.digest() {
-            put(&mut self.disk, base, 0, base.size());
+            put_whole(&mut self.disk, base)?;
             self.base = base.clone();
         }
         self.journal.clear();
+        Ok(())
     }
 
     /// The present position in the log, in requests.
@@ -208,6 +213,34 @@ fn order(journal: &Journal, until: usize) -> Vec<usize> {
         .collect();
     order.sort_unstable();
     order.into_iter().map(|(place, index)| if index == 0 { place } else { index - 1 }).collect()
+}
+
+/// Makes a whole disk what an image holds; writes only what differs, and looks only at what somebody has
+/// touched: a disk of 64 MiB is mostly zeros that nobody has.
+pub(super) fn put_whole(disk: &mut SharedMemory, image: &Image) -> Result<(), SubjectError> {
+    let failed = |what| SubjectError::io(what, "a disk in memory");
+    let whole = |part: Range<usize>| {
+        let end = part.end.next_multiple_of(BLOCK_BYTES).min(image.size());
+        part.start / BLOCK_BYTES * BLOCK_BYTES..end
+    };
+    let occupied: Vec<Range<usize>> = image.occupied().into_iter().map(whole).collect();
+    for held in disk.touched().map_err(failed("look at"))? {
+        // What is between the parts that the image occupies.
+        let mut at = held.start;
+        for part in occupied.iter().filter(|part| part.end > held.start && part.start < held.end) {
+            if part.start > at {
+                disk.forget(at..part.start).map_err(failed("clear"))?;
+            }
+            at = at.max(part.end);
+        }
+        if at < held.end {
+            disk.forget(at..held.end).map_err(failed("clear"))?;
+        }
+    }
+    for part in occupied {
+        put(disk, image, part.start, part.len());
+    }
+    Ok(())
 }
 
 /// Makes a range of a disk what an image holds there; writes only what differs.

@@ -3,11 +3,12 @@
 #![allow(unsafe_code, reason = "maps memory; every block says why it is sound")]
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::fs::{FallocateFlags, MemfdFlags, SeekFrom, fallocate, ftruncate, memfd_create, seek};
 
 /// A memfd and a mapping of all of it.
 pub(super) struct SharedMemory {
@@ -57,6 +58,27 @@ impl SharedMemory {
         // SAFETY: the range lies in the mapping, which lives as long as `self`; whoever shares the
         // memory writes only while a file system is mounted, and then nobody here reads it.
         (end <= self.len).then(|| unsafe { std::slice::from_raw_parts(self.start().add(at), len) })
+    }
+
+    /// The parts that take memory, in order; the rest are zeros that nobody has touched.
+    pub(super) fn touched(&self) -> io::Result<Vec<Range<usize>>> {
+        let mut parts = Vec::new();
+        let mut at = 0;
+        loop {
+            let start = match seek(&self.file, SeekFrom::Data(at)) {
+                Ok(start) => start,
+                Err(rustix::io::Errno::NXIO) => return Ok(parts),
+                Err(errno) => return Err(errno.into()),
+            };
+            at = seek(&self.file, SeekFrom::Hole(start))?;
+            parts.push(start as usize..at as usize);
+        }
+    }
+
+    /// Makes a part zeros again that take no memory.
+    pub(super) fn forget(&mut self, part: Range<usize>) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(fallocate(&self.file, flags, part.start as u64, part.len() as u64)?)
     }
 
     /// Changes bytes, which nobody else uses now.
