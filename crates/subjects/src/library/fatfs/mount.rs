@@ -176,6 +176,9 @@ impl Calls for Mount {
         let open = self.file(slot)?;
         let offset = u64::try_from(offset).map_err(|_| Errno::EINVAL)?;
         let offset = if open.append { open.size()? } else { offset };
+        if data.is_empty() {
+            return Ok(0); // As the kernel does, without a word to the file system.
+        }
         open.reach(offset)?;
         errno(open.file.write_all(data))?;
         Ok(data.len() as u64)
