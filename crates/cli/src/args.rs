@@ -92,6 +92,8 @@ pub(crate) enum Command {
     Report(ReportArgs),
     /// Kernels of our own, as ordinary processes: build, list, remove, bisect
     Guest(crate::command::guest::GuestArgs),
+    /// Run a campaign as many diverse tasks: on this machine, on Slurm, on Kubernetes; one result
+    Swarm(Box<crate::command::swarm::SwarmArgs>),
     /// What there is to check and to check with, and what this machine has of it
     List(ListArgs),
     /// Print the configuration of `check` or `crash`: commented TOML with every default
@@ -216,6 +218,9 @@ pub(crate) struct CheckArgs {
     /// Values that differ from `fathom config`
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// How often each call is made: default, or random (drawn by the seed; many calls rarely or never)
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub(crate) inputs: Distribution,
     /// A bug to switch on in model or reffs: see `fathom list mutants`
     #[arg(long, value_name = "NAME")]
     pub(crate) mutant: Option<String>,
@@ -230,6 +235,14 @@ pub(crate) struct CheckArgs {
     /// Print the plan and do nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Distribution {
+    /// As `fathom config` says
+    Default,
+    /// Drawn by the seed
+    Random,
 }
 
 #[derive(Debug, Args)]
@@ -312,6 +325,9 @@ pub(crate) struct CrashArgs {
     /// Which workload comes next
     #[arg(long, value_enum, default_value = "bfs")]
     pub(crate) strategy: Search,
+    /// In which order the steps of a state are tried: forward, reverse, or a number that draws one
+    #[arg(long, value_name = "ORDER", default_value = "forward")]
+    pub(crate) action_order: fathom_engine::search::ActionOrder,
     /// Seed of random walks
     #[arg(long, value_name = "S", default_value = "1", value_parser = seed, allow_hyphen_values = true)]
     pub(crate) seed: u64,

@@ -9,7 +9,7 @@ use fathom_engine::generate::Call;
 use fathom_engine::{Config, Exploration, Plan, Strategy, Workload};
 use fathom_subjects::catalogue::{Asked, Purpose};
 
-use crate::args::CheckArgs;
+use crate::args::{CheckArgs, Distribution};
 use crate::execution;
 use crate::subjects::Spec;
 use crate::supervise::worker;
@@ -69,6 +69,9 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
     }
     if args.first {
         config.check.findings_max = 1;
+    }
+    if args.inputs == Distribution::Random {
+        config.draw_weights(seed);
     }
     config.validate()?;
     let offered = spec.offers().operations;

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result};
 use fathom_record::run::{Kind, Run};
-use fathom_record::{Finding, KNOWN_FILE, Kept, Known, Observer, Progress, RunDirectory};
+use fathom_record::{
+    Finding, KNOWN_FILE, Kept, Known, Observer, Progress, RunDirectory, STATES_FILE, VisitedStates,
+};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::command::Ending;
@@ -56,6 +58,8 @@ impl RunObserver {
         }
         let directory = RunDirectory::start(out, run, known)
             .with_context(|| format!("cannot write to {}: give another --out", out.display()))?;
+        // Those of an earlier run; there may be none.
+        let _ = std::fs::remove_file(out.join(STATES_FILE));
         worker::run_started(out);
         let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(1000) };
         bar.set_style(ProgressStyle::with_template("{spinner} {msg}").expect("constant"));
@@ -66,6 +70,11 @@ impl RunObserver {
     /// Counts findings that are known to this run alone: see [`RunDirectory::subtract`].
     pub(crate) fn subtract(&mut self, known: Known) {
         self.directory.subtract(known);
+    }
+
+    /// Keeps the states that the run visits: see [`RunDirectory::keep_states`].
+    pub(crate) fn keep_states(&mut self, space: &str, states: &VisitedStates) {
+        self.directory.keep_states(space, states);
     }
 
     /// The run so far.

@@ -5,8 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::file::replace_file;
 use crate::known::Known;
 use crate::run::{Count, FILE, FindingPage, KnownSeen, RunError, Sample};
+use crate::states::{STATES_FILE, VisitedStates};
 use crate::{Finding, Progress, RecordError, Run};
 
 /// Time between two versions of `run.json` if nothing is found.
@@ -36,6 +38,8 @@ pub struct RunDirectory {
     known: Known,
     /// Indices of known entries that were seen.
     known_seen: BTreeSet<usize>,
+    /// The states that were visited, and what kind of states they are.
+    states: Option<(String, VisitedStates)>,
     written: Instant,
     /// Why the last `run.json` could not be written.
     problem: Option<RunError>,
@@ -62,6 +66,7 @@ impl RunDirectory {
             run,
             known,
             known_seen: BTreeSet::new(),
+            states: None,
             written: Instant::now(),
             problem: None,
         })
@@ -79,6 +84,7 @@ impl RunDirectory {
             run,
             known,
             known_seen: BTreeSet::new(),
+            states: None,
             written: Instant::now(),
             problem: None,
         })
@@ -90,6 +96,12 @@ impl RunDirectory {
         let first = self.known.entries.len();
         self.known.entries.extend(known.entries);
         self.known_seen.extend(first..self.known.entries.len());
+    }
+
+    /// Keeps the visited states beside `run.json`. States of the same `space` can be united with those of
+    /// other runs: they are identified in the same way.
+    pub fn keep_states(&mut self, space: &str, states: &VisitedStates) {
+        self.states = Some((space.to_owned(), states.clone()));
     }
 
     /// The run so far.
@@ -114,6 +126,7 @@ impl RunDirectory {
             crash_images: progress.count("crash_images"),
             findings: progress.findings,
             coverage: progress.count("inputs_and_outputs"),
+            operations: progress.count("operations"),
         };
         if self.run.samples.len() >= SAMPLES_MAX {
             let mut index = 0;
@@ -219,6 +232,11 @@ impl RunDirectory {
     fn write(&mut self) {
         self.written = Instant::now();
         self.problem = self.run.write(&self.out.join(FILE)).err();
+        if let Some((space, states)) = &self.states {
+            let bytes = states.sketch().encode(space);
+            // The run matters more: that nobody can unite its states is no reason to complain twice.
+            let _ = replace_file(&self.out.join(STATES_FILE), &bytes);
+        }
     }
 
     /// Why `run.json` is not up to date, if it is not.
@@ -309,6 +327,19 @@ mod tests {
         let shrunk = finding("bbb", "tree link size");
         assert!(matches!(directory.keep(&shrunk, Some("aaa")), Kept::Known));
         assert!(directory.run().findings.is_empty() && !out.path().join("aaa").exists());
+    }
+
+    #[test]
+    fn visited_states_lie_beside_the_run() {
+        let out = tempfile::tempdir().unwrap();
+        let mut directory = start(out.path(), Known::default());
+        let states = VisitedStates::default();
+        directory.keep_states("trees", &states);
+        (0..5).for_each(|state| states.add(state));
+        directory.finish(|_| {});
+        let bytes = fs::read(out.path().join(STATES_FILE)).unwrap();
+        let (space, sketch) = crate::Sketch::decode(&bytes).unwrap();
+        assert_eq!((space.as_str(), sketch.estimate().states), ("trees", 5));
     }
 
     /// A directory in which nothing can be written stands for a disk that is full.

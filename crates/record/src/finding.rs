@@ -219,6 +219,21 @@ impl Finding {
         }
     }
 
+    /// Reads the text of a `finding.toml`, of this version or of version 1.
+    ///
+    /// # Errors
+    /// In words, if it is damaged or was written by a newer program.
+    pub fn parse(text: &str) -> Result<Finding, String> {
+        let table: toml::Table = toml::from_str(text).map_err(|error| error.to_string())?;
+        match table.get("format").map(toml::Value::as_integer) {
+            None => Ok(Finding::of_version_1(table)),
+            Some(Some(found)) if found != i64::from(FORMAT) => {
+                Err(format!("has format {found}, this program reads up to format {FORMAT}"))
+            }
+            _ => table.try_into().map_err(|error: toml::de::Error| error.to_string()),
+        }
+    }
+
     /// The kind of the finding in a directory, if there is one.
     pub fn kind_in(dir: &Path) -> Option<String> {
         Finding::read(dir).ok().map(|finding| finding.kind)

@@ -8,6 +8,7 @@
 //! * A [`RunDirectory`] is the observer that keeps them: what was found is on disk at once.
 //! * [`Known`] findings are counted and not reported.
 //! * [`coverage`] is what a run has exercised of the system calls.
+//! * [`states`] is what a run has visited, as a sketch that can be united with others.
 //! * [`minimise`] leaves out what a finding does not need.
 
 #![forbid(unsafe_code)]
@@ -20,6 +21,8 @@ mod known;
 mod minimise;
 mod observer;
 pub mod run;
+pub mod states;
+pub mod swarm;
 
 pub use directory::{Kept, RunDirectory};
 pub use finding::{Evidence, Finding, RecordError, Variant};
@@ -27,3 +30,4 @@ pub use known::{KNOWN_FILE, Known, KnownEntry, KnownError};
 pub use minimise::minimise;
 pub use observer::{Observer, Progress, Silent};
 pub use run::Run;
+pub use states::{STATES_FILE, Sketch, VisitedStates};

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::file::replace_file;
 
 /// The version of the file format. It grows with every change that an older program would misread.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 /// The oldest version that can still be read.
 const FORMAT_MIN: u64 = 1;
@@ -38,6 +38,8 @@ pub enum Kind {
     Replay,
     /// `fathom shrink`: a shorter way to a finding was looked for.
     Shrink,
+    /// `fathom swarm`: the results of many runs, united.
+    Swarm,
 }
 
 impl Kind {
@@ -51,6 +53,7 @@ impl Kind {
             Kind::Fsck => "fsck",
             Kind::Replay => "replay",
             Kind::Shrink => "shrink",
+            Kind::Swarm => "swarm",
         }
     }
 }
@@ -196,6 +199,9 @@ pub struct Sample {
     /// Kinds of inputs and outputs of calls exercised so far; 0 where they are not counted.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub coverage: u64,
+    /// Operations so far; 0 where they are not counted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub operations: u64,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -441,6 +447,19 @@ impl Run {
     /// The value of a count, if the run has it.
     pub fn count(&self, name: &str) -> Option<u64> {
         self.counts.iter().find(|count| count.name == name).map(|count| count.value)
+    }
+
+    /// Reads a run from the text of its file.
+    ///
+    /// # Errors
+    /// In words, if it is damaged or of another version.
+    pub fn from_text(text: &str) -> Result<Run, String> {
+        Run::parse(text).map_err(|problem| match problem {
+            Problem::Version(found) => {
+                format!("has format {found}, this program reads up to format {FORMAT}")
+            }
+            Problem::Corrupt(reason) => format!("is no run or is damaged: {reason}"),
+        })
     }
 
     fn parse(text: &str) -> Result<Run, Problem> {

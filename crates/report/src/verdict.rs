@@ -37,6 +37,8 @@ pub(crate) fn sentence(run: &Run) -> String {
         (Kind::Cover, _) => format!("Measured: {subject}."),
         (Kind::Replay, _) => format!("Repeated on {subject}: {}.", run.stop),
         (Kind::Shrink, _) => format!("Shrunk on {subject}: {}.", run.stop),
+        (Kind::Swarm, true) => format!("Nothing was found by {subject} in {}.", tried(run, "all ")),
+        (Kind::Swarm, false) => format!("{findings} by {subject} in {}.", tried(run, "")),
     }
 }
 
@@ -65,7 +67,7 @@ fn unit(run: &Run) -> Option<(u64, &'static str)> {
     let names: &[(&str, &str)] = match run.kind {
         Kind::Crash => &[("crash_images", "crash image"), ("crash_points", "crash point")],
         Kind::Design => &[("operations", "operation")],
-        Kind::Check | Kind::Replay | Kind::Shrink => {
+        Kind::Check | Kind::Replay | Kind::Shrink | Kind::Swarm => {
             &[("operations", "operation"), ("transitions", "transition")]
         }
         Kind::Cover => &[("calls", "system call")],

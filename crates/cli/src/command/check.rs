@@ -40,6 +40,7 @@ pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
     run.seed = Some(checked.plan.seed);
     run.version = version(&checked);
     let mut observer = RunObserver::start(out, run, &args.known, json)?;
+    observer.keep_states("trees", &checked.plan.states);
     for note in &checked.notes {
         observer.note(note);
     }

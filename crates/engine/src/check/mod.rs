@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fathom_core::{Capability, HarnessFault, Op, RestoreMethod, Supervision, Testbed, Violation};
-use fathom_record::{Observer, Progress};
+use fathom_record::{Observer, Progress, VisitedStates};
 
 use crate::check::call_monitor::OnStuck;
 use crate::check::finding::investigate::{Case, first_seen, hang, investigate};
@@ -86,6 +86,8 @@ pub struct Plan {
     pub on_stuck: OnStuck,
     /// The supervisor, who reads along and may ask for the end.
     pub supervision: Supervision,
+    /// Receives the digest of every tree.
+    pub states: VisitedStates,
 }
 
 impl Plan {
@@ -103,6 +105,7 @@ impl Plan {
             labels: BTreeMap::new(),
             on_stuck: Arc::new(|_, _| {}),
             supervision: None,
+            states: VisitedStates::default(),
         }
     }
 }
@@ -308,7 +311,10 @@ impl Campaign<'_, '_> {
             self.since_tree = 0;
             self.stats.trees_compared += 1;
         }
-        self.stats.count(op, &tried.found, self.lineup.model().digest());
+        let state = self.lineup.model().digest();
+        if self.stats.count(op, &tried.found, state) {
+            self.plan.states.add(state.0);
+        }
         self.coverage.record(op, &tried.found);
         self.generator.note(op, &tried.expected, self.lineup.model());
         Ok(tried.accusation)

@@ -79,12 +79,14 @@ pub struct Goals {
 }
 
 impl Stats {
-    pub(crate) fn count(&mut self, op: &Op, found: &Outcome, state: Digest) {
+    /// Counts an operation; whether it led to a state for the first time.
+    pub(crate) fn count(&mut self, op: &Op, found: &Outcome, state: Digest) -> bool {
         self.ops += 1;
         self.remounts += u64::from(matches!(op, Op::Remount));
-        self.states.insert(state);
+        let is_new = self.states.insert(state);
         let answer = found.result.map_or_else(Answer::Failure, |_| Answer::Success);
         *self.answers.entry(op.name()).or_default().entry(answer).or_default() += 1;
+        is_new
     }
 
     /// The counts that every report shows, by name.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fathom_block::disks::MemoCounts;
 use fathom_block::{DiskFileSystem, Level};
 use fathom_core::{HarnessFault, Supervision};
-use fathom_record::Variant;
+use fathom_record::{Variant, VisitedStates};
 use serde::{Deserialize, Serialize};
 
 use super::config::{ConfigError, CrashConfig};
@@ -20,7 +20,8 @@ use super::prefixes::PrefixCounts;
 use super::system::CrashSystem;
 use crate::coverage::OpCoverage;
 use crate::search::{
-    self, Checkpoints, Discovery, Observer, Plan, Progress, SearchError, Strategy, search,
+    self, ActionOrder, Checkpoints, Discovery, Observer, Plan, Progress, SearchError, Strategy,
+    search,
 };
 
 /// The settings of a crash check.
@@ -53,6 +54,10 @@ pub struct CrashPlan {
     pub group: bool,
     /// Reads along, and may ask for the end.
     pub supervision: Supervision,
+    /// Receives every state that is visited.
+    pub states: VisitedStates,
+    /// The order in which the steps of a workload are tried.
+    pub order: ActionOrder,
 }
 
 /// The result of a crash check.
@@ -133,6 +138,8 @@ pub fn crash(
             every: plan.checkpoint_every,
             resume: *resume,
         }),
+        order: plan.order,
+        states: plan.states.clone(),
         ..Plan::default()
     };
     let report = search(&system, &plan.strategy, &search_plan, &mut watcher);

@@ -183,6 +183,22 @@ impl Config {
         Ok(config)
     }
 
+    /// Draws how often each call is made: a quarter of the calls never, a quarter rarely, some often (swarm
+    /// testing: Groce and others, 2012). What makes files and directories stays, or nothing would happen.
+    pub fn draw_weights(&mut self, seed: u64) {
+        const KEPT: [Call; 4] = [Call::Open, Call::Close, Call::Write, Call::Mkdir];
+        let mut choices = crate::choice::Choices::new(seed ^ 0x5757_6172_6d00);
+        for (call, weight) in &mut self.weights {
+            let drawn = match choices.below(8) {
+                0 | 1 if !KEPT.contains(call) => 0,
+                2 | 3 => weight.div_ceil(4),
+                4 => weight.saturating_mul(4),
+                _ => *weight,
+            };
+            *weight = drawn;
+        }
+    }
+
     /// Checks that the values can work.
     ///
     /// # Errors

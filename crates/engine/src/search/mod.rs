@@ -72,6 +72,7 @@ mod key;
 mod ledger;
 mod links;
 mod open;
+mod order;
 mod path;
 mod piece;
 mod plan;
@@ -88,13 +89,14 @@ mod workers;
 
 pub use checkpoint::CheckpointError;
 pub use key::key_of;
+pub use order::ActionOrder;
 pub use path::{Path, Trace};
 pub use plan::{Checkpoints, Memory, Plan, Strategy};
 pub use progress::{Observer, Progress, Unobserved};
 pub use report::{Discovery, Report, Stop};
 pub use system::{Expectation, Property, System};
 
-use crate::search::visited::{Bitstate, Exact, Sharded, Visited};
+use crate::search::visited::{Bitstate, Exact, Noted, Sharded, Visited};
 
 /// The reason why a search could not be made. What a system does wrong is in the [`Report`].
 #[derive(Debug, thiserror::Error)]
@@ -148,7 +150,7 @@ fn run<S: System, V: Visited>(
     make: impl Fn() -> V,
     observer: &mut dyn Observer,
 ) -> Result<Report, SearchError> {
-    let visited = Sharded::new(make);
+    let visited = Sharded::new(|| Noted::new(make(), &plan.states));
     match strategy {
         Strategy::Bfs => bfs::bfs(system, plan, &visited, observer),
         Strategy::Dfs => dfs::dfs(system, plan, &visited, observer),

@@ -179,8 +179,8 @@ impl<S: System> Piece<S> {
             let mut stuck = true;
             actions.clear();
             system.actions(&parent, &mut actions);
-            for (choice, action) in actions.iter().enumerate() {
-                let Some(child) = system.next(&parent, action) else { continue };
+            for choice in plan.order.places(actions.len()) {
+                let Some(child) = system.next(&parent, &actions[choice]) else { continue };
                 stuck = false;
                 if !system.within_boundary(&child) {
                     continue;

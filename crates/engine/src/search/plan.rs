@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fathom_record::VisitedStates;
+
+use super::order::ActionOrder;
 use super::path::Path;
 
 /// The order in which states are explored.
@@ -94,6 +97,10 @@ pub struct Plan {
     pub memory: Memory,
     /// The file to which the search is saved, if it is.
     pub checkpoints: Option<Checkpoints>,
+    /// The order in which the actions of a state are taken (not by walks, which draw them).
+    pub order: ActionOrder,
+    /// Receives every state that is visited.
+    pub states: VisitedStates,
 }
 
 impl Default for Plan {
@@ -109,6 +116,8 @@ impl Default for Plan {
             deadlock: false,
             memory: Memory::Exact,
             checkpoints: None,
+            order: ActionOrder::Forward,
+            states: VisitedStates::default(),
         }
     }
 }

@@ -67,6 +67,8 @@ fn plan(config: &CrashConfig) -> CrashPlan {
         labels: BTreeMap::new(),
         group: false,
         supervision: None,
+        states: Default::default(),
+        order: Default::default(),
     }
 }
 

@@ -116,6 +116,12 @@ fn coverage(subject: &dyn DiskFileSystem, report: &CrashReport) -> Report {
     own::report(&report.coverage, &title, report.search.elapsed.as_secs_f64())
 }
 
+/// Runs whose states are identified in the same way.
+fn states_space(subject: &dyn DiskFileSystem, plan: &CrashPlan) -> String {
+    let identity = plan.config.identity;
+    format!("crash {} by {identity:?}, {} last steps", subject.name(), plan.config.remember)
+}
+
 /// A check that ran.
 pub(crate) enum Checked {
     /// To its end.
@@ -140,6 +146,7 @@ pub(crate) fn check(
     worker::limit(DEADLINE, plan.time_max.map(|time| time + GRACE));
     let mut observer = RunObserver::start(out, run_of(subject, plan), &args.known, json)?;
     observer.subtract(without_mutant);
+    observer.keep_states(&states_space(subject, plan), &plan.states);
     let checked = match source.workloads(subject)? {
         None => crash::crash(subject, plan, &mut observer),
         Some(mut workloads) => {

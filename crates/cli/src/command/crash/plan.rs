@@ -99,6 +99,8 @@ pub(crate) fn plan(
         labels: BTreeMap::new(),
         group: !args.every_variant,
         supervision: worker::supervision(),
+        states: Default::default(),
+        order: args.action_order,
     })
 }
 

@@ -55,6 +55,16 @@ pub(crate) struct DesignArgs {
     /// Remember visited states in so much memory, and miss some
     #[arg(long, value_name = "MIB")]
     pub(crate) bitstate_mib: Option<usize>,
+    /// Bits that each state sets in that memory
+    #[arg(long, value_name = "N", default_value = "3", requires = "bitstate_mib",
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) bitstate_hashes: u32,
+    /// Seed of the hash functions: other seeds miss other states
+    #[arg(long, value_name = "S", default_value = "1", requires = "bitstate_mib")]
+    pub(crate) bitstate_seed: u64,
+    /// In which order the steps of a state are tried: forward, reverse, or a number that draws one
+    #[arg(long, value_name = "ORDER", default_value = "forward")]
+    pub(crate) action_order: fathom_engine::search::ActionOrder,
     /// Stop before visiting more states
     #[arg(long, value_name = "N")]
     pub(crate) states: Option<u64>,

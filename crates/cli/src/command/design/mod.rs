@@ -108,6 +108,7 @@ impl Visitor for Explore<'_> {
         let mut plan = Plan { deadlock: system.has_deadlocks(), ..plan(self.args, self.spec)? };
         // The search knows nothing of known findings: then the watcher stops it at the first new one.
         plan.stop_at_first &= !self.observer.has_known();
+        self.observer.keep_states(&format!("design {}", self.spec), &plan.states);
         worker::limit(GRACE, plan.time_max.map(|time| time + GRACE));
         let is_critical = |property: &str| system.is_critical(property);
         let mut watcher = Watcher {
@@ -176,7 +177,11 @@ fn bounds(args: &DesignArgs, depth_max: Option<u32>) -> Result<Plan> {
         Some(mib) => {
             let bytes = sizes::mib("--bitstate-mib", mib as u64)?;
             sizes::must_fit(&format!("--bitstate-mib {mib}"), bytes)?;
-            Memory::Bitstate { bytes: bytes as usize, hashes: 3, seed: 1 }
+            Memory::Bitstate {
+                bytes: bytes as usize,
+                hashes: args.bitstate_hashes,
+                seed: args.bitstate_seed,
+            }
         }
     };
     let memory_max_bytes =
@@ -193,6 +198,7 @@ fn bounds(args: &DesignArgs, depth_max: Option<u32>) -> Result<Plan> {
         },
         stop_at_first: args.first,
         memory,
+        order: args.action_order,
         ..Plan::default()
     })
 }

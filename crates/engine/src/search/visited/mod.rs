@@ -6,11 +6,13 @@
 
 mod bitstate;
 mod exact;
+mod noted;
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub(crate) use bitstate::Bitstate;
 pub(crate) use exact::Exact;
+pub(crate) use noted::Noted;
 
 /// The answer of a set to a key that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
