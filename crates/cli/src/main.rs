@@ -44,6 +44,7 @@ fn main() -> ExitCode {
     if let Some(code) = fathom_guest::take_over() {
         return ExitCode::from(code as u8);
     }
+    fathom_swarm::end_with_runner();
     let typed: Vec<_> = std::env::args_os().collect();
     let typed = command::mount::as_mount_helper(&typed).unwrap_or(typed);
     let cli = match Cli::try_parse_from(typed) {
@@ -196,6 +197,7 @@ fn run(cli: &Cli, out: &Path) -> Result<Ending> {
         Some(Command::Known(args)) => command::known::run(&args.action, out, json),
         Some(Command::Report(args)) => command::report::run(args, out, json),
         Some(Command::Guest(args)) => command::guest::run(&args.action, out, json),
+        Some(Command::Swarm(args)) => command::swarm::run(args, out, json),
         Some(Command::List(args)) => command::list::run(args.what, cli.guest.as_deref(), json),
         Some(Command::Config(args)) => command::config::run(args.of, json),
         Some(Command::Completions(args)) => command::manual::completions(args, json),

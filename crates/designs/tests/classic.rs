@@ -68,3 +68,40 @@ fn tables_without_seats_are_refused() {
     let error = TwoPhase::new(0, false).unwrap_err().to_string();
     assert_eq!(error, "0 resource managers: there are 1 to 20");
 }
+
+#[test]
+fn every_order_visits_the_same_states_and_names_the_same_paths() {
+    let table = Philosophers::new(10, false).expect("enough seats");
+    let mut paths = std::collections::BTreeSet::new();
+    for order in ["forward", "reverse", "1", "2", "3", "4"] {
+        for strategy in [Strategy::Bfs, Strategy::Dfs] {
+            let order = order.parse().expect("an order");
+            let plan = Plan { deadlock: true, stop_at_first: false, order, ..Plan::default() };
+            let report = search(&table, &strategy, &plan, &mut Unobserved).expect("a sound plan");
+            assert_eq!(report.states, table.states());
+            let estimate = plan.states.sketch().estimate();
+            let off = (estimate.states as f64 / report.states as f64 - 1.0).abs();
+            assert!(off < 5.0 * estimate.error, "{estimate:?} of {}", report.states);
+            // The path is one of the system, whatever the order of the search.
+            let path = &report.discovery(Discovery::DEADLOCK).expect("the well-known one").path;
+            path.trace(&table).expect("a path of the system");
+            paths.insert(path.to_string());
+        }
+    }
+    assert!(paths.len() > 1, "the orders lead to the deadlock in different ways");
+}
+
+#[test]
+fn searches_with_other_hash_functions_miss_other_states() {
+    let table = Philosophers::new(10, false).expect("enough seats");
+    let mut united = fathom_record::Sketch::default();
+    let mut single = 0;
+    for seed in 1..=8 {
+        let memory = Memory::Bitstate { bytes: 4 << 10, hashes: 2, seed };
+        let plan = Plan { memory, stop_at_first: false, ..Plan::default() };
+        let report = search(&table, &Strategy::Bfs, &plan, &mut Unobserved).expect("a sound plan");
+        single = single.max(report.states);
+        united.unite(&plan.states.sketch());
+    }
+    assert!(united.estimate().states > single, "{:?} {single}", united.estimate());
+}

@@ -1,6 +1,8 @@
 //! Names of files are chosen by the file system under test, and by whoever attacks it: nothing in
 //! them may move the cursor of a terminal or turn the direction of a line.
 
+use fathom_record::swarm::SwarmStatus;
+
 use crate::run::{
     BlockLine, ClaimLine, Count, FindingPage, KnownSeen, Plot, Promise, Run, Series, StepLine,
     TreeLine, WriteLine,
@@ -109,6 +111,15 @@ fn show_finding(finding: &mut FindingPage) {
     }
     // Only a story has lines.
     *story = story.split('\n').map(shown).collect::<Vec<_>>().join("\n");
+}
+
+/// A swarm whose texts can be seen: some come from machines that nobody vouches for.
+pub(crate) fn swarm(status: &SwarmStatus) -> SwarmStatus {
+    let mut status = SwarmStatus { run: run(&status.run), ..status.clone() };
+    for task in &mut status.tasks {
+        [&mut task.command, &mut task.node, &mut task.remark].into_iter().for_each(show);
+    }
+    status
 }
 
 fn show(text: &mut String) {

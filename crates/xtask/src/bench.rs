@@ -37,6 +37,8 @@ pub(crate) enum Name {
     Linear,
     /// Checked calls per second of layered workloads with 100,000 entries, against 100
     Layered,
+    /// 18 tasks through an engine against the same by hand; uniting results (SLURM_CONF: also on Slurm)
+    Swarm,
     /// What `fathom cover` costs the traced program, against strace and bpftrace (root)
     Cover,
 }
@@ -66,6 +68,7 @@ pub(crate) fn run(name: Name) -> Result<()> {
         Name::CrashKernel => ("fathom", "crash_kernel"),
         Name::Check => ("fathom", "check"),
         Name::Guest => ("fathom", "guest"),
+        Name::Swarm => ("fathom", "swarm"),
         Name::Cover => ("fathom-trace", "cover"),
         Name::Fsck => ("fathom-fsck", "fsck"),
         Name::Linear => ("fathom-engine", "linear"),

@@ -34,6 +34,10 @@ const PACKAGES: &[Package] = &[
     ("git", "git", "git is not run on the FUSE mount"),
     ("sqlite3", "sqlite3", "sqlite3 is not run on the FUSE mount"),
     ("fio", "fio", "fio is not run on the FUSE mount"),
+    ("slurmctld", "slurmctld", "swarms on Slurm are not tested"),
+    ("slurmd", "slurmd", "swarms on Slurm are not tested"),
+    ("sbatch", "slurm-client", "swarms on Slurm are not tested"),
+    ("munged", "munge", "swarms on Slurm are not tested"),
     (LIBCLANG, "libclang-dev", "littlefs in C is not built and not tested"),
 ];
 

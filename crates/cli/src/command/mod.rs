@@ -19,6 +19,7 @@ pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod shrink;
 pub(crate) mod snapshot;
+pub(crate) mod swarm;
 
 /// How a command that worked ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 mod chart;
 mod finding;
 mod steps;
+pub mod swarm;
 mod trees;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -77,6 +78,7 @@ fn header(run: &Run, verdict: &str) -> Markup {
         Kind::Fsck => "a checker on corrupted disks",
         Kind::Replay => "a finding, repeated",
         Kind::Shrink => "a finding, shrunk",
+        Kind::Swarm => "a swarm, united",
     };
     html! {
         header class=(state) {

@@ -21,6 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fathom-trace", &["fathom-core", "fathom-record"]),
     ("fathom-fsck", &["fathom-core", "fathom-block", "fathom-record"]),
     ("fathom-report", &["fathom-core", "fathom-record"]),
+    ("fathom-swarm", &["fathom-core", "fathom-record"]),
     (
         "fathom",
         &[
@@ -35,6 +36,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "fathom-trace",
             "fathom-record",
             "fathom-report",
+            "fathom-swarm",
         ],
     ),
     ("xtask", &[]),

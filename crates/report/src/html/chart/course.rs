@@ -18,12 +18,17 @@ const POINT_PIXELS: f64 = 2.0;
 
 /// The chart with its legend; nothing without samples.
 pub(in crate::html) fn chart(run: &Run) -> Markup {
+    chart_of(run, &LINES)
+}
+
+/// The same with other lines.
+pub(in crate::html) fn chart_of(run: &Run, lines: &[Line]) -> Markup {
     let Some(last) = run.samples.last() else { return html! {} };
     let found = run.samples.iter().any(|sample| sample.findings > 0);
     html! {
         figure {
             figcaption class="legend" {
-                @for line in LINES {
+                @for line in lines {
                     @if (line.value)(last) > 0 {
                         span { (swatch(line.class)) (line.name) " " b { (grouped((line.value)(last))) } }
                     }
@@ -37,16 +42,16 @@ pub(in crate::html) fn chart(run: &Run) -> Markup {
                     }
                 }
             }
-            @for size in SIZES { (drawing(run, size)) }
+            @for size in SIZES { (drawing(run, lines, size)) }
         }
     }
 }
 
 /// A line of the chart.
-struct Line {
-    name: &'static str,
-    class: &'static str,
-    value: fn(&Sample) -> u64,
+pub(in crate::html) struct Line {
+    pub(in crate::html) name: &'static str,
+    pub(in crate::html) class: &'static str,
+    pub(in crate::html) value: fn(&Sample) -> u64,
 }
 
 const LINES: [Line; 3] = [
@@ -63,10 +68,10 @@ fn swatch(class: &str) -> Markup {
     }
 }
 
-fn drawing(run: &Run, size: Size) -> Markup {
+fn drawing(run: &Run, lines: &[Line], size: Size) -> Markup {
     let samples = &run.samples;
     let right = size.width - RIGHT;
-    let values = samples.iter().flat_map(|sample| LINES.map(|line| (line.value)(sample)));
+    let values = samples.iter().flat_map(|sample| lines.iter().map(|line| (line.value)(sample)));
     let y = Scale::new(values.max().unwrap_or(0) as f64, 5, BOTTOM - TOP);
     let seconds = samples.iter().map(|sample| sample.seconds).fold(run.seconds, f64::max);
     let unit = TimeUnit::of(seconds);
@@ -77,24 +82,23 @@ fn drawing(run: &Run, size: Size) -> Markup {
         (value_axis(&y, LEFT, right, BOTTOM))
         (time_axis(&x, &unit, right))
         (marks(samples, &x_of))
-        @for line in LINES {
+        @for line in lines {
             @let points: Vec<(f64, f64)> = points.iter()
                 .map(|sample| (x_of(sample), BOTTOM - y.at((line.value)(sample) as f64))).collect();
             @if points.iter().any(|point| point.1 < BOTTOM) { (drawn(&points, line.class)) }
         }
     };
-    svg(size, HEIGHT, &description(run), &content)
+    svg(size, HEIGHT, &description(run, lines), &content)
 }
 
-fn description(run: &Run) -> String {
+fn description(run: &Run, lines: &[Line]) -> String {
     let last = run.samples.last();
-    let (states, images) = last.map_or((0, 0), |last| (last.states, last.crash_images));
-    format!(
-        "Exploration over time: {} and {} after {}",
-        counted(states, "state"),
-        counted(images, "crash image"),
-        time(run.seconds)
-    )
+    let amount = |line: &Line| {
+        let value = last.map_or(0, |last| (line.value)(last));
+        (value > 0).then(|| format!("{} {}", grouped(value), line.name))
+    };
+    let amounts: Vec<String> = lines.iter().filter_map(amount).collect();
+    format!("Exploration over time: {} after {}", amounts.join(" and "), time(run.seconds))
 }
 
 /// A line, or a dot if there is one point only.
@@ -202,6 +206,7 @@ mod tests {
             crash_images: n,
             findings: 0,
             coverage: 0,
+            operations: 0,
         };
         let samples: Vec<Sample> = (0..10_000).map(sample).collect();
         let kept = thinned(&samples, &|sample| sample.seconds / 10.0);
@@ -218,6 +223,7 @@ mod tests {
             crash_images: n,
             findings: n / 2,
             coverage: 0,
+            operations: 0,
         };
         let samples: Vec<Sample> = (0..100).map(sample).collect();
         let drawn = marks(&samples, &|sample| sample.seconds * 3.0).into_string();

@@ -1,0 +1,113 @@
+//! `fathom swarm --on slurm` on a real Slurm of three nodes, one of which is lost while tasks run.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{ask, command, json, scratch};
+use serde_json::Value;
+
+/// A cluster; it ends with the test.
+struct Cluster(PathBuf);
+
+impl Cluster {
+    fn script(&self, args: &[&str]) -> bool {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../swarm/slurm/cluster.sh");
+        let mut command = Command::new(script);
+        command.arg(args[0]).arg(&self.0).args(&args[1..]);
+        // What it starts must not hold the output of the test.
+        command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
+    }
+
+    fn conf(&self) -> PathBuf {
+        self.0.join("slurm.conf")
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.script(&["stop"]);
+    }
+}
+
+fn has(program: &str) -> bool {
+    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
+    found.is_ok_and(|output| output.status.success())
+}
+
+fn is_root() -> bool {
+    fs::read_to_string("/proc/self/status").is_ok_and(|status| status.contains("\nUid:\t0\t"))
+}
+
+const PLAN: &str = "tasks = 6\n[limits]\nmemory = \"200M\"\ntime = \"5m\"\n\
+    [[campaign]]\ncommand = \"check model --mutant rmdir-errno --ops 60000\"\n\
+    vary = { strategy = [\"tour\", \"walk\"] }\n";
+
+fn result(out: &str, dir: &Path) -> Value {
+    let (_, value) =
+        json(&["swarm", "merge", &format!("{out}/tasks"), "--out", "merged", "--json"], dir);
+    fs::remove_dir_all(dir.join("merged")).unwrap();
+    value
+}
+
+/// The node of an attempt that runs.
+fn busy_node(out: &Path) -> Option<String> {
+    for task in fs::read_dir(out.join("tasks")).ok()?.flatten() {
+        let attempt = task.path().join("attempt-1");
+        if attempt.join("ended.json").exists() || !attempt.join("run.json").exists() {
+            continue;
+        }
+        let runner: Value =
+            serde_json::from_slice(&fs::read(attempt.join("runner.json")).ok()?).ok()?;
+        return runner["node"].as_str().map(str::to_owned);
+    }
+    None
+}
+
+/// Takes about half a minute: Slurm needs ten seconds to see that a node is lost.
+#[test]
+fn a_node_is_lost_and_the_result_is_that_of_a_quiet_local_run() {
+    let missing = ["slurmctld", "slurmd", "sbatch", "munged"].into_iter().find(|name| !has(name));
+    if let Some(missing) = missing {
+        println!("SKIP swarm on slurm: {missing} is not installed");
+        return;
+    }
+    if !is_root() {
+        println!("SKIP swarm on slurm: not root");
+        return;
+    }
+    let dir = scratch();
+    let plan = dir.path().join("plan.toml");
+    fs::write(&plan, PLAN).unwrap();
+    let plan = plan.display().to_string();
+    let cluster = Cluster(dir.path().join("slurm"));
+    assert!(cluster.script(&["start", "3"]), "the cluster starts");
+    let mut swarm = command(&["swarm", &plan, "--on", "slurm", "--out", "swarm"], dir.path());
+    swarm.env("SLURM_CONF", cluster.conf()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut swarm = swarm.spawn().unwrap();
+    let (began, out) = (Instant::now(), dir.path().join("swarm"));
+    let node = loop {
+        if let Some(node) = busy_node(&out) {
+            break node;
+        }
+        assert!(began.elapsed() < Duration::from_secs(90), "no task runs");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert!(cluster.script(&["kill", &node]));
+    assert!(cluster.script(&["node", &node]), "it comes back, as a machine does");
+    // The coordinator is killed as well, and started again.
+    std::thread::sleep(Duration::from_secs(2));
+    swarm.kill().unwrap();
+    swarm.wait().unwrap();
+    let mut again = command(&["swarm", "resume", "--out", "swarm"], dir.path());
+    let again = again.env("SLURM_CONF", cluster.conf()).output().unwrap();
+    let told = String::from_utf8_lossy(&again.stdout).into_owned();
+    assert_eq!(again.status.code(), Some(1), "{told} {}", String::from_utf8_lossy(&again.stderr));
+    assert!(told.contains("6 of 6 tasks over"), "{told}");
+    let quiet = ask(&["swarm", &plan, "--out", "quiet"], dir.path());
+    assert_eq!(quiet.code, 1, "{} {}", quiet.out, quiet.err);
+    assert_eq!(result("swarm", dir.path()), result("quiet", dir.path()));
+}
