@@ -197,6 +197,9 @@ fn run(cli: &Cli, out: &Path) -> Result<Ending> {
         Some(Command::Known(args)) => command::known::run(&args.action, out, json),
         Some(Command::Report(args)) => command::report::run(args, out, json),
         Some(Command::Guest(args)) => command::guest::run(&args.action, out, json),
+        Some(Command::Swarm(_)) if cli.guest.is_some() => {
+            anyhow::bail!("--guest is for one run: name kernels in the plan of a swarm")
+        }
         Some(Command::Swarm(args)) => command::swarm::run(args, out, json),
         Some(Command::List(args)) => command::list::run(args.what, cli.guest.as_deref(), json),
         Some(Command::Config(args)) => command::config::run(args.of, json),

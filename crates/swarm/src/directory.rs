@@ -165,7 +165,7 @@ impl SwarmDirectory {
     /// # Errors
     /// If another one is.
     pub fn coordinate(&self) -> Result<Lock, SwarmError> {
-        let lock = try_lock(&self.path.join("lock")).map_err(|e| self.failed("lock it", e))?;
+        let lock = patient_lock(&self.path.join("lock")).map_err(|e| self.failed("lock it", e))?;
         lock.ok_or_else(|| SwarmError::Other(format!("{}: {BUSY}", self.path.display())))
     }
 
@@ -281,7 +281,7 @@ impl SwarmDirectory {
 
     /// Takes the right to run a task, or to say that it is over.
     pub(crate) fn lock_task(&self, name: &str) -> io::Result<Option<Lock>> {
-        try_lock(&self.task(name).join("lock"))
+        patient_lock(&self.task(name).join("lock"))
     }
 
     /// Says that an attempt is over, unless its runner has done so.
@@ -334,6 +334,17 @@ fn try_lock(path: &Path) -> io::Result<Option<Lock>> {
         Err(error) if error == rustix::io::Errno::WOULDBLOCK => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Tries for a moment: somebody may only be asking whether it is taken.
+fn patient_lock(path: &Path) -> io::Result<Option<Lock>> {
+    for _ in 0..10 {
+        match try_lock(path)? {
+            None => std::thread::sleep(Duration::from_millis(50)),
+            lock => return Ok(lock),
+        }
+    }
+    Ok(None)
 }
 
 fn wait_lock(path: &Path) -> io::Result<Lock> {

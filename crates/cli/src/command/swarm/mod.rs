@@ -58,7 +58,8 @@ fn start(args: &SwarmArgs, directory: &SwarmDirectory, json: bool) -> Result<End
     // The engine is asked before anything is made.
     drop(engine(args.on, directory, &plan)?);
     if let Some(address) = args.listen {
-        drop(Listener::start(address)?);
+        std::net::TcpListener::bind(address)
+            .with_context(|| format!("cannot listen on {address}"))?;
     }
     directory.create(&plan, args.on.name())?;
     let known = checked.tasks.clone();
