@@ -92,7 +92,7 @@ pub(crate) enum Command {
     Report(ReportArgs),
     /// Kernels of our own, as ordinary processes: build, list, remove, bisect
     Guest(crate::command::guest::GuestArgs),
-    /// Run a campaign as many diverse tasks: on this machine, on Slurm, on Kubernetes; one result
+    /// Run a campaign as many diverse tasks, here or on Slurm, and unite their results
     Swarm(Box<crate::command::swarm::SwarmArgs>),
     /// What there is to check and to check with, and what this machine has of it
     List(ListArgs),

@@ -74,7 +74,7 @@ fn every_mistake_has_a_clear_error_and_exit_code_2() {
         (&["--out", "nowhere"], "nowhere: there is no run"),
         (&["damaged.json"], "damaged.json: is no run or is damaged: EOF"),
         (&["text.json"], "text.json: is no run or is damaged"),
-        (&["newer.json"], "has format 99, this program reads up to format 3"),
+        (&["newer.json"], "has format 99, this program reads up to format 4"),
         (&["--html", "nowhere/page.html"], "cannot write nowhere/page.html"),
     ];
     for (args, message) in cases {

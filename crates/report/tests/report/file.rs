@@ -57,7 +57,7 @@ fn what_is_no_run_is_refused_with_its_reason() {
         ("{}".to_owned(), "missing field `format`"),
         (
             good.replacen("\"format\": 3", "\"format\": 7", 1),
-            "has format 7, this program reads up to format 3",
+            "has format 7, this program reads up to format 4",
         ),
         (good.replacen("\"threads\"", "\"treads\"", 1), "unknown field `treads`"),
         (good.replacen("\"crash\"", "\"crush\"", 1), "unknown variant `crush`"),

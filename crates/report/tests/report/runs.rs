@@ -92,6 +92,7 @@ pub(crate) fn samples(n: usize) -> Vec<Sample> {
         crash_images: (248_926.0 * part.powf(1.1)) as u64,
         findings: u64::from(part > 0.12),
         coverage: 0,
+        operations: 0,
     };
     (0..n).map(part).map(sample).collect()
 }

@@ -95,10 +95,16 @@ fn description(run: &Run, lines: &[Line]) -> String {
     let last = run.samples.last();
     let amount = |line: &Line| {
         let value = last.map_or(0, |last| (line.value)(last));
-        (value > 0).then(|| format!("{} {}", grouped(value), line.name))
+        format!("{} {}", grouped(value), line.name)
     };
-    let amounts: Vec<String> = lines.iter().filter_map(amount).collect();
-    format!("Exploration over time: {} after {}", amounts.join(" and "), time(run.seconds))
+    let amounts = match lines {
+        [line] => amount(line),
+        _ => {
+            let (states, images) = last.map_or((0, 0), |last| (last.states, last.crash_images));
+            format!("{} and {}", counted(states, "state"), counted(images, "crash image"))
+        }
+    };
+    format!("Exploration over time: {amounts} after {}", time(run.seconds))
 }
 
 /// A line, or a dot if there is one point only.
