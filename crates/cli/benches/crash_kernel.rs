@@ -197,6 +197,8 @@ fn plan(config: CrashConfig) -> CrashPlan {
         labels: Default::default(),
         group: true,
         supervision: None,
+        states: Default::default(),
+        order: Default::default(),
     }
 }
 

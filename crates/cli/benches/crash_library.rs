@@ -50,6 +50,8 @@ fn measure(known: &library::Known, probe: bool) -> Speed {
         labels: BTreeMap::new(),
         group: false,
         supervision: None,
+        states: Default::default(),
+        order: Default::default(),
     };
     let before = cpu_seconds();
     let report = crash(&InProcess(&*subject), &plan, &mut Silent).expect("the check runs");
