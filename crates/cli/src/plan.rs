@@ -51,29 +51,7 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
     if args.ops == Some(0) {
         bail!("--ops 0 checks nothing: give at least 1");
     }
-    let mut config = match &args.config {
-        None => Config::default(),
-        Some(path) => {
-            let text = fs::read_to_string(path)
-                .with_context(|| format!("cannot read {}", path.display()))?;
-            Config::from_toml(&text).with_context(|| format!("in {}", path.display()))?
-        }
-    };
-    adapt_to_clock(&mut config, args);
-    config.check.times |= args.times;
-    if let Some(tree_every) = args.tree_every {
-        config.check.tree_every = tree_every;
-    }
-    if args.every_tree {
-        config.check.tree_every = 1;
-    }
-    if args.first {
-        config.check.findings_max = 1;
-    }
-    if args.inputs == Distribution::Random {
-        config.draw_weights(seed);
-    }
-    config.validate()?;
+    let mut config = config(args, seed)?;
     let offered = spec.offers().operations;
     config.weights.retain(|call, _| offered.contains(call.name()));
     let profile = args.profile.clone().map_or_else(|| spec.profile(), Ok)?;
@@ -106,6 +84,34 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
     }
     take_workload(args, &mut plan)?;
     Ok(CheckPlan { spec, rivals: rivals(args)?, plan, notes })
+}
+
+/// The configuration that a file has, changed by what the command line says.
+fn config(args: &CheckArgs, seed: u64) -> Result<Config> {
+    let mut config = match &args.config {
+        None => Config::default(),
+        Some(path) => {
+            let text = fs::read_to_string(path)
+                .with_context(|| format!("cannot read {}", path.display()))?;
+            Config::from_toml(&text).with_context(|| format!("in {}", path.display()))?
+        }
+    };
+    adapt_to_clock(&mut config, args);
+    config.check.times |= args.times;
+    if let Some(tree_every) = args.tree_every {
+        config.check.tree_every = tree_every;
+    }
+    if args.every_tree {
+        config.check.tree_every = 1;
+    }
+    if args.first {
+        config.check.findings_max = 1;
+    }
+    if args.inputs == Distribution::Random {
+        config.draw_weights(seed);
+    }
+    config.validate()?;
+    Ok(config)
 }
 
 /// Where the clock stands still but for waits, these are free, and shrinking is not bounded by it.

@@ -66,7 +66,7 @@ fn mistakes_have_a_clear_error() {
     };
     wrong(&["ext4", "--workload", "ace:4"], "1, 2 or 3");
     wrong(&["ext4", "--workload", "ace:2,deep"], "nested or demo");
-    wrong(&["ext4", "--workload", "stpes"], "there are steps, ops, ace:1");
+    wrong(&["ext4", "--workload", "stpes"], "there are steps, ops, layered, ace:1");
     wrong(&["ext4", "--part", "17/16"], "3/16");
     wrong(&["ext4", "--workload", "ops", "--part", "1/2"], "ace:2");
     wrong(&["ext4", "--ace-ops", "leap"], "ACE has no operation \"leap\"");

@@ -191,8 +191,7 @@ fn fifty_interruptions_end_the_program_and_keep_everything() {
             assert!(!dir.path().join(&out).exists(), "{said}");
             continue;
         }
-        let findings = fs::read_dir(dir.path().join(&out)).into_iter().flatten().flatten();
-        let findings = findings.filter(|entry| entry.path().is_dir()).count();
+        let findings = directories(&dir.path().join(&out));
         assert_eq!(code, Some(if findings > 0 { 1 } else { 2 }), "{said}");
         let lines: Vec<String> = text(&output.stdout).lines().map(str::to_owned).collect();
         assert_eq!(lines.len(), 1, "one JSON value: {said}");
@@ -531,6 +530,12 @@ fn a_bad_output_directory_is_refused_before_the_campaign() {
     assert_eq!(fs::read_dir(dir.path().join("target")).unwrap().count(), 0);
 }
 
+/// How many directories there are in an output directory: each is a finding.
+fn directories(out: &Path) -> usize {
+    let entries = fs::read_dir(out).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.path().is_dir()).count()
+}
+
 #[test]
 fn a_name_that_is_no_text_is_a_directory_like_others() {
     let dir = scratch();
@@ -541,11 +546,11 @@ fn a_name_that_is_no_text_is_a_directory_like_others() {
         &["crash", "littlefs", "--depth", "2", "--mutant", "lost-write"],
         &["design", "journal", "--switch", "no-barrier", "--depth", "3"],
     ] {
-        let before = fs::read_dir(&out).map_or(0, Iterator::count);
+        let before = directories(&out);
         let output = piped().args(args).arg("--out").arg(&out).output().unwrap();
         let said = format!("{args:?}: {}{}", text(&output.stdout), text(&output.stderr));
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(fs::read_dir(&out).unwrap().count() > before, "{said}");
+        assert!(directories(&out) > before, "{said}");
     }
 }
 

@@ -267,6 +267,7 @@ impl Campaign<'_, '_> {
         };
         // What was done and found so far is told also if the harness has failed.
         self.tell();
+        self.measure();
         self.tell_sightings();
         ended?;
         let calls: Vec<&str> = self.generator.calls().map(|call| call.name()).collect();
@@ -553,10 +554,13 @@ impl Campaign<'_, '_> {
     }
 
     /// Measures the structures, once a second at most.
-    fn measure(&mut self) {
-        if self.measured.is_some_and(|measured| measured.elapsed() < MEASURE_EVERY) {
-            return;
+    fn measure_sometimes(&mut self) {
+        if self.measured.is_none_or(|measured| measured.elapsed() >= MEASURE_EVERY) {
+            self.measure();
         }
+    }
+
+    fn measure(&mut self) {
         self.measured = Some(Instant::now());
         let now = Structure {
             seconds: self.stats.elapsed.as_secs_f64(),
@@ -570,7 +574,7 @@ impl Campaign<'_, '_> {
     fn tell(&mut self) {
         self.told = Instant::now();
         self.stats.elapsed = self.started.elapsed();
-        self.measure();
+        self.measure_sometimes();
         let seconds = self.stats.elapsed.as_secs_f64();
         let share = match (self.plan.ops_max, self.plan.budget) {
             (Some(ops_max), _) => Some(self.stats.ops as f64 / ops_max as f64),

@@ -87,10 +87,15 @@ pub enum ImportError {
     Harness(#[from] HarnessFault),
 }
 
-/// The marks of a log with their positions.
+/// The mark that the kernel itself makes when the device goes away: nothing is durable because of it.
+const KERNEL_MARK: &[u8] = b"dm-log-writes-end";
+
+/// The marks of a log that somebody made, with their positions.
 pub fn marks(log: &WriteLog) -> Vec<(usize, String)> {
     let mark = |index: usize| match log.event(index) {
-        Event::Mark(mark) => Some((index, String::from_utf8_lossy(mark).into_owned())),
+        Event::Mark(mark) if *mark != *KERNEL_MARK => {
+            Some((index, String::from_utf8_lossy(mark).into_owned()))
+        }
         _ => None,
     };
     (0..log.len()).filter_map(mark).collect()
