@@ -66,7 +66,7 @@ fn every_mistake_has_a_clear_error_and_exit_code_2() {
     std::fs::create_dir(dir.path().join("empty")).expect("created");
     write("damaged.json", &RUN[..RUN.len() / 2]);
     write("text.json", "not a run");
-    write("newer.json", &RUN.replacen("\"format\": 3", "\"format\": 99", 1));
+    write("newer.json", &RUN.replacen("\"format\": 4", "\"format\": 99", 1));
     let cases: &[(&[&str], &str)] = &[
         (&["nowhere"], "`fathom crash SUBJECT --out DIR` makes a run"),
         (&["nowhere"], "nowhere: there is no run"),

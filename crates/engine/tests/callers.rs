@@ -40,7 +40,7 @@ fn every_race_is_found_drawn_and_shown_again() {
         assert!(finding.complete && finding.runs > 0);
         assert!(finding.round.schedule.len() <= finding.calls_first);
         let story = finding.story();
-        assert!(story.contains("caller 0") && story.contains("┌"), "{story}");
+        assert!(story.contains("caller ") && story.contains("┌"), "{story}");
         let out = tempfile::tempdir().unwrap();
         let dir = finding.record().write(out.path()).unwrap();
         let stored = StoredRound::read(&dir).unwrap();

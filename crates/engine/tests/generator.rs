@@ -102,7 +102,8 @@ fn most_operations_make_sense_and_every_call_succeeds_sometimes() {
         *good += u32::from(ok);
         *all += 1;
     });
-    assert_eq!(succeeded.len(), Config::default().weights.len(), "every operation occurs");
+    let wanted = Config::default().weights.into_values().filter(|weight| *weight > 0).count();
+    assert_eq!(succeeded.len(), wanted, "every operation occurs");
     for (name, (good, all)) in &succeeded {
         assert!(good * 7 > *all, "{name}: only {good} of {all} succeed");
     }
@@ -134,7 +135,8 @@ fn meta_operations_close_what_they_open() {
     }
     assert!(longest > 5, "sessions hold files open over several calls");
     let all: BTreeSet<&str> = Call::ALL.iter().map(|call| call.name()).collect();
-    assert_eq!(all.difference(&calls).copied().collect::<Vec<_>>(), ["remount"]);
+    // Time passes only where that costs nothing.
+    assert_eq!(all.difference(&calls).copied().collect::<Vec<_>>(), ["remount", "wait"]);
 }
 
 /// Draws 40,000 writes and openings; counts sizes by partition and flags by name.

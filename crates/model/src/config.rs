@@ -31,7 +31,6 @@ pub struct Config {
     /// A bug to switch on.
     pub mutant: Option<Mutant>,
     /// A bug to switch on that only overlapping calls show.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub race: Option<Race>,
 }
 

@@ -145,6 +145,7 @@ lives! {
     minix: "minix",
     hfsplus: "hfsplus",
     udf: "udf",
+    jffs2: "jffs2",
     overlay: "overlay",
     overlay_ext2: "overlay:ext2",
     overlay_ext3: "overlay:ext3",

@@ -3,12 +3,13 @@
 //!
 //! A group bounds memory (files in memory included) and processors in the kernel; without one the resident
 //! memory of the processes is watched, which does not see files in memory, and the processors are a set of
-//! cores. Disk and time are watched in any case.
+//! cores. Disk and time are watched in any case: a limit for the size of files would
+//! also hit the memory that a supervisor and its worker share.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use rustix::process::Pid;
 
 use crate::plan::Limits;
 
@@ -178,13 +179,6 @@ impl Group {
 
 fn move_self(group: &Path) -> bool {
     fs::write(group.join("cgroup.procs"), "0").is_ok()
-}
-
-/// Bounds what one file may have; the sum is watched.
-pub(crate) fn bound_files(pid: Pid, bytes: u64) {
-    let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
-    // Without it the watching is all there is.
-    let _ = prlimit(Some(pid), Resource::Fsize, limit);
 }
 
 /// Gives a process a set of cores, others for each task.

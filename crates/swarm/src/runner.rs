@@ -108,7 +108,6 @@ impl RunTask<'_> {
         let groups = Groups::make(&format!("fathom-{}-{}", task.id, std::process::id()), limits);
         let (mut child, groups) = self.start(task, groups, out)?;
         let pid = Pid::from_child(&child);
-        limits::bound_files(pid, limits.disk);
         if !groups.bound_cpus() {
             limits::bound_cores(pid, limits.cpus, task.number);
         }

@@ -41,8 +41,10 @@ pub struct CrashConfig {
     /// Which states the power failure leaves; empty: what the subject claims to survive.
     pub levels: Vec<Level>,
     /// The points at which the power fails.
+    #[serde(default)]
     pub points: Points,
     /// Whether workloads that begin alike are judged alike: see [`super::prefixes`].
+    #[serde(default)]
     pub prefixes: bool,
     /// The limits above which the enumeration of a level turns into sampling.
     pub bounds: Bounds,

@@ -118,9 +118,10 @@ impl DiskFileSystem for Seam {
 }
 
 fn config(levels: &[Level]) -> CrashConfig {
-    // Capacities are compared with those of disks that were examined before: not in batches.
+    // Capacities are compared with those of disks that were examined before: not in batches. With neither
+    // use nor checker, a batch would also leave out mounting again.
     let levels = levels.to_vec();
-    CrashConfig { depth: 3, sizes: vec![10], levels, probe: false, fsck: false, ..base() }
+    CrashConfig { depth: 3, sizes: vec![10], levels, probe: false, fsck: true, ..base() }
 }
 
 fn run(seam: &Seam, config: &CrashConfig) -> CrashReport {

@@ -35,11 +35,11 @@ fn a_run_of_the_first_format_is_read_and_was_complete() {
     littlefs().write(dir.path()).expect("written");
     let text = std::fs::read_to_string(dir.path().join(FILE)).expect("read");
     let lines = text.lines().filter(|line| line.trim() != "\"complete\": true,");
-    let old = lines.collect::<Vec<_>>().join("\n").replacen("\"format\": 3", "\"format\": 1", 1);
+    let old = lines.collect::<Vec<_>>().join("\n").replacen("\"format\": 4", "\"format\": 1", 1);
     assert!(!old.contains("complete\":"));
     std::fs::write(dir.path().join(FILE), old).expect("written");
     let read = Run::read(dir.path()).expect("still readable");
-    assert_eq!(Run { format: 3, ..read }, littlefs());
+    assert_eq!(Run { format: 4, ..read }, littlefs());
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn what_is_no_run_is_refused_with_its_reason() {
         (good[..good.len() / 2].to_owned(), "is no run or is damaged: EOF"),
         ("{}".to_owned(), "missing field `format`"),
         (
-            good.replacen("\"format\": 3", "\"format\": 7", 1),
+            good.replacen("\"format\": 4", "\"format\": 7", 1),
             "has format 7, this program reads up to format 4",
         ),
         (good.replacen("\"threads\"", "\"treads\"", 1), "unknown field `treads`"),

@@ -20,6 +20,6 @@ fn a_correct_file_system_is_clean_and_a_bug_is_named_by_its_rule() {
         let toy = Toy::new(Durable::Sync).with(Bug::RenameInTwoSteps).promising(profile(text));
         let report = check(&toy, &config);
         let finding = find(&report, Class::ResurrectedEntry, "rename");
-        assert_eq!(finding.record.cause.place, "rename shows both names");
+        assert_eq!(finding.record.cause.place, "rename shows both names after rename");
     }
 }
