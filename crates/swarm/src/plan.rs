@@ -332,7 +332,7 @@ impl Campaign {
             }
         }
         let has_place = self.command.contains("{fs}");
-        if has_place != !self.file_systems.is_empty() {
+        if has_place == self.file_systems.is_empty() {
             return Err("{fs} in the command and file_systems belong together".to_owned());
         }
         if self.share == 0 || self.parts == Some(0) || self.parts > Some(TASKS_MAX) {

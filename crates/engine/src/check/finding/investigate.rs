@@ -77,9 +77,10 @@ pub fn investigate(
         let again = runner.run(&ops, CompareTrees::AfterEach);
         runs.push(run_record(name, ops.len(), &again));
         let Ok(again) = again else { continue };
-        // A call that hangs once and not again is still one that hung.
-        let hung = matches!(case.violation, Violation::Hang { .. });
-        if !hung && case.absorb_disagreement(runner, &again) {
+        // A call that hangs once and not again is still one that hung, and so it is with a server that ends.
+        let once_is_enough =
+            matches!(case.violation, Violation::Hang { .. } | Violation::ServerDied { .. });
+        if !once_is_enough && case.absorb_disagreement(runner, &again) {
             reproduced = false;
             break;
         }
