@@ -67,9 +67,9 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Compare a file system with the reference, operation by operation
-    Check(CheckArgs),
+    Check(Box<CheckArgs>),
     /// Cut the power of a library or kernel file system at every write of many workloads
-    Crash(CrashArgs),
+    Crash(Box<CrashArgs>),
     /// Explore a model of an on-disk design completely, with every power failure
     Design(Box<crate::command::design::DesignArgs>),
     /// Corrupt a disk field by field and test how a file-system checker repairs it
