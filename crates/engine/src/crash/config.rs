@@ -67,6 +67,15 @@ pub struct CrashConfig {
     /// Whether an independent checker is asked, where there is one (`e2fsck`).
     #[serde(alias = "second_opinion")]
     pub fsck: bool,
+    /// Whether a recovered image is mounted again and shows the same, also after a recovery that was
+    /// interrupted. Where mounting takes milliseconds this is half of the work of looking.
+    #[serde(default = "yes")]
+    pub recheck: bool,
+}
+
+/// What was written before there was a choice.
+fn yes() -> bool {
+    true
 }
 
 /// The defaults, commented: the only place where they are written.

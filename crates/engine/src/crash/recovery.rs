@@ -42,12 +42,10 @@ pub struct Recovered {
 }
 
 /// What is asked about every crash image, with the power failures of a run; `tree`: also the whole
-/// tree, where examining an image again would take longer than keeping that. There, mounting again is
-/// half of the work, and belongs to what can be left out.
+/// tree, where examining an image again would take longer than keeping that.
 pub fn questions(config: &CrashConfig, levels: &[Level], tree: bool) -> Questions {
     let (usable, checker) = (config.probe, config.fsck);
-    let rechecks = !tree || usable || checker;
-    let recheck = rechecks.then(|| Recheck { torn: levels.contains(&Level::Torn) });
+    let recheck = config.recheck.then(|| Recheck { torn: levels.contains(&Level::Torn) });
     Questions { tree, repaired: false, recheck, usable, checker }
 }
 

@@ -49,6 +49,7 @@ fn base() -> CrashConfig {
         open_max: 1,
         probe: true,
         fsck: true,
+        recheck: true,
     }
 }
 

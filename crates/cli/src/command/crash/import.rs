@@ -81,6 +81,7 @@ fn config(args: &ImportArgs) -> Result<CrashConfig> {
     config.bounds.subsets_max = SUBSETS_MAX;
     config.probe &= !args.no_probe;
     config.fsck &= !args.no_checker;
+    config.recheck &= !(args.no_probe && args.no_checker);
     config.levels =
         args.level.iter().map(|name| name.parse::<Level>()).collect::<Result<_, _>>()?;
     Ok(config)

@@ -64,6 +64,8 @@ pub(crate) fn plan(
     config.points = args.points.map_or(config.points, Into::into);
     config.probe &= !args.no_probe;
     config.fsck &= !args.no_checker;
+    // With neither, each disk of a kernel file system is mounted once, and only looked at.
+    config.recheck &= !(is_kernel && args.no_probe && args.no_checker);
     if !args.level.is_empty() {
         config.levels =
             args.level.iter().map(|name| name.parse::<Level>()).collect::<Result<_, _>>()?;
