@@ -174,6 +174,8 @@ struct Saved {
     /// As JSON: operations are tagged with their names, which only a format that describes itself
     /// can read back.
     groups: String,
+    /// What the disks were told, for each group that keeps it.
+    recordings: Vec<Option<Vec<u8>>>,
     goals: Vec<String>,
     /// As JSON, for the same reason.
     coverage: String,
@@ -237,19 +239,29 @@ impl Ledger {
             images.extend(lock(shard).iter().map(|(image, known)| (*image, known.clone())));
         }
         let groups: Vec<(Cause, Group)> = self.groups.snapshot().into_iter().collect();
+        let recorded = |(_, group): &(Cause, Group)| {
+            group.best.recording.as_ref().map(|recording| recording.to_bytes())
+        };
+        let recordings = groups.iter().map(recorded).collect();
         let groups = serde_json::to_string(&groups).expect("plain data");
         let coverage = serde_json::to_string(self.recorded().seen()).expect("plain data");
         let flushes = lock(&self.flushes).clone();
-        let saved = Saved { images, groups, goals: self.reached(), coverage, flushes };
+        let goals = self.reached();
+        let saved = Saved { images, groups, recordings, goals, coverage, flushes };
         postcard::to_stdvec(&saved).expect("plain data")
     }
 
     /// Takes over what was saved; false if it is not that.
     pub(crate) fn load(&self, bytes: &[u8]) -> bool {
         let Ok(saved) = postcard::from_bytes::<Saved>(bytes) else { return false };
-        let Ok(groups) = serde_json::from_str::<Vec<(Cause, Group)>>(&saved.groups) else {
+        let Ok(mut groups) = serde_json::from_str::<Vec<(Cause, Group)>>(&saved.groups) else {
             return false;
         };
+        for ((_, group), bytes) in groups.iter_mut().zip(saved.recordings) {
+            let recording = bytes.map(|bytes| StoredRecording::from_bytes(&bytes)).transpose();
+            let Ok(recording) = recording else { return false };
+            group.best.recording = recording.map(Arc::new);
+        }
         let Ok(coverage) = serde_json::from_str::<Vec<Seen>>(&saved.coverage) else {
             return false;
         };
@@ -261,5 +273,34 @@ impl Ledger {
         lock(&self.flushes).merge(saved.flushes);
         lock(&self.coverage).merge(&coverage);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crash::judge::Class;
+
+    /// Who goes on has what the disks were told: running it again would tell them something else.
+    #[test]
+    fn recordings_are_saved_with_their_findings() {
+        let ledger = Ledger::default();
+        for (class, recording) in
+            [(Class::LostEntry, Some(StoredRecording::default())), (Class::Leak, None)]
+        {
+            let cause = Cause::new(class, &Op::Sync, String::new());
+            let sighting =
+                Sighting { script: Script::default(), what: "gone".to_owned(), recording: None };
+            ledger.groups.add(cause, Digest::default(), None, sighting, &|| recording.clone());
+        }
+        let again = Ledger::default();
+        assert!(again.load(&ledger.save()));
+        let recordings = |ledger: &Ledger| -> Vec<_> {
+            let groups = ledger.groups.snapshot().into_iter();
+            groups.map(|(cause, group)| (cause, group.best.recording)).collect()
+        };
+        assert_eq!(recordings(&again), recordings(&ledger));
+        assert_eq!(recordings(&again).iter().filter(|(_, kept)| kept.is_some()).count(), 1);
+        assert!(!again.load(b"something else"));
     }
 }
