@@ -186,6 +186,10 @@ pub struct DurableBy {
     /// it had when it was renamed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rename_over: Option<Claim<Makes>>,
+    /// An `fsync` of an object that has taken the old name of another one: with `nothing`, that other
+    /// one may be lost, unless its new name was made durable by itself. Not mentioned: it is found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub displaced: Option<Claim<Makes>>,
 }
 
 impl DurableBy {
@@ -203,6 +207,7 @@ impl DurableBy {
             ("msync", &self.msync),
             ("sync_file_range", &self.sync_file_range),
             ("rename_over", &self.rename_over),
+            ("displaced", &self.displaced),
         ]
         .into_iter()
         .filter_map(|(call, claim)| Some((call, claim.as_ref()?)))
@@ -392,6 +397,9 @@ impl Guarantee {
                 "what every operation makes durable is everything, in order; say \"everything\" with \
                  order = \"prefix\", or leave it out",
             ),
+            ("displaced", _) => {
+                Some("what was displaced is kept if this is left out, or nothing is")
+            }
             ("rename_over", Data) => None,
             ("rename_over", _) => Some("a rename can only wait for data; say \"data\""),
             ("fsync_dir", Data | File) => Some("a directory has entries; say \"entries\""),

@@ -122,7 +122,7 @@ pub(super) struct Replacement {
 pub(super) struct History {
     pub(super) order: Order,
     pub(super) data: Data,
-    durable_by: Arc<DurableBy>,
+    pub(super) durable_by: Arc<DurableBy>,
     /// The first is durable as a whole; the last is what would be there without a failure.
     pub(super) moments: Vec<Arc<Moment>>,
     /// All metadata of this moment is durable.

@@ -338,6 +338,12 @@ impl<'a> Assignment<'a> {
         if moments.iter().all(parents_gone) {
             return None;
         }
+        // Another object has its old name.
+        let is_displaced =
+            paths.iter().any(|path| self.chosen.get(path).is_some_and(|found| *found != ino));
+        if is_displaced && self.history.durable_by.displaced.is_some() {
+            return None;
+        }
         let renamed = moments.windows(2).any(|pair| {
             let [before, after] = [&pair[0], &pair[1]].map(|moment| moment.names_of(ino));
             before.difference(&after).next().is_some() && after.difference(&before).next().is_some()

@@ -331,6 +331,18 @@ fn a_rename_over_a_file() {
     }
 }
 
+/// fstests generic/342: another file takes the name of a renamed one and is synced.
+#[test]
+fn what_is_displaced_may_be_lost_only_where_that_is_said() {
+    let history = a!("rename a b; creat a; fsync a");
+    let (kept, lost) = ("creat b; write b 1 0 512; creat a", "creat a");
+    judge(&profile(F2FS), &[(history, kept, None), (history, lost, None)]);
+    judge(&profile(BTRFS), &[(history, kept, None), (history, lost, Some(Rule::RenameNone))]);
+    // The other name is there: it was not displaced.
+    let (history, lost) = (a!("rename a b; creat c; fsync c"), "creat c");
+    judge(&profile(F2FS), &[(history, lost, Some(Rule::RenameNone))]);
+}
+
 /// Sequences of fstests (tests/generic/NNN), shortened, with what they require and what they do not.
 #[test]
 fn what_maintainers_assert() {

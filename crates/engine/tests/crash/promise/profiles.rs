@@ -74,6 +74,7 @@ pub(crate) const F2FS: &str = r#"
     fsync = { is = "names", cite = "fs/f2fs/recovery.c, recover_dentry; fsync_mode=strict for more" }
     fdatasync = { is = "data", cite = "fs/f2fs/file.c, f2fs_do_sync_file with datasync" }
     fsync_dir = { is = "metadata", cite = "fs/f2fs/file.c, need_do_checkpoint: CP_NON_REGULAR" }
+    displaced = { is = "nothing", cite = "Documentation/filesystems/f2fs.rst, fsync_mode: generic/342" }
 "#;
 
 /// JFS journals metadata only: data=writeback of ext4 is "a similar level of journaling as that of XFS,
