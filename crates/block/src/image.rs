@@ -6,7 +6,7 @@
 //! after a write therefore costs one leaf and one path.
 
 use std::fmt;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, OnceLock};
 
 use fathom_core::Digest;
@@ -137,6 +137,40 @@ impl Node {
         }
     }
 
+    /// Shows where two nodes of the same height, which start at `at`, differ: leaf by leaf.
+    fn visit_differences(
+        &self,
+        other: &Node,
+        (erased, height, at): (Erased, u32, usize),
+        show: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let is_same = match (self, other) {
+            (Node::Leaf(one), Node::Leaf(other)) => Arc::ptr_eq(one, other),
+            (Node::Inner(one), Node::Inner(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        };
+        if is_same || self.digest(erased) == other.digest(erased) {
+            return ControlFlow::Continue(());
+        }
+        if height == 0 {
+            return show(at);
+        }
+        for index in 0..FANOUT {
+            let place = (erased, height - 1, at + index * span(height - 1));
+            self.child(index).visit_differences(other.child(index), place, show)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// A child of an inner node; what is erased has erased children.
+    fn child(&self, index: usize) -> &Node {
+        static BLANK: Node = Node::Blank;
+        match self {
+            Node::Inner(inner) => &inner.children[index],
+            Node::Blank | Node::Leaf(_) => &BLANK,
+        }
+    }
+
     /// Erases `from..to`, counted from the start of this node.
     fn erase(&mut self, erased: Erased, height: u32, from: usize, to: usize) {
         if from == 0 && to == span(height) {
@@ -254,6 +288,22 @@ impl Image {
             }
         });
         parts
+    }
+
+    /// Shows the parts in which two images of the same shape differ, in order, and perhaps some bytes
+    /// around; stops when `show` does. Takes as long as they differ: what they share is not looked at.
+    pub fn visit_differences(
+        &self,
+        other: &Image,
+        show: &mut dyn FnMut(Range<usize>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        if (self.size, self.erased) != (other.size, other.erased) {
+            return show(0..self.size.max(other.size));
+        }
+        let place = (self.erased, self.height, 0);
+        self.root.visit_differences(&other.root, place, &mut |at| {
+            show(at..(at + LEAF_BYTES).min(self.size))
+        })
     }
 
     /// Overwrites the bytes from `at` on.
@@ -386,6 +436,36 @@ mod tests {
         image.erase(60_000, 6);
         assert_eq!(image, empty);
         assert_eq!(image.digest(), empty.digest());
+    }
+
+    #[test]
+    fn differences_are_found_leaf_by_leaf() {
+        let mut one = Image::new(100_000, Erased::Zeros);
+        one.write(50_000, b"fathom");
+        let mut other = one.clone();
+        let differences = |one: &Image, other: &Image| {
+            let mut found = Vec::new();
+            let _ = one.visit_differences(other, &mut |part| {
+                found.push(part.start / LEAF_BYTES);
+                ControlFlow::Continue(())
+            });
+            found
+        };
+        assert_eq!(differences(&one, &other), Vec::<usize>::new());
+        other.write(99_999, b"x");
+        other.write(3, b"x");
+        assert_eq!(differences(&one, &other), [0, 99_999 / LEAF_BYTES]);
+        assert_eq!(differences(&other, &one), [0, 99_999 / LEAF_BYTES]);
+        other.erase(0, 100_000);
+        assert_eq!(differences(&one, &other), [50_000 / LEAF_BYTES]);
+        assert_eq!(differences(&one, &Image::new(10, Erased::Zeros)), [0], "another shape");
+        let mut shown = 0;
+        other.write(0, &[1; 3 * LEAF_BYTES]);
+        let flow = one.visit_differences(&other, &mut |_| {
+            shown += 1;
+            ControlFlow::Break(())
+        });
+        assert!(flow.is_break() && shown == 1);
     }
 
     #[test]

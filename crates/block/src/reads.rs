@@ -35,6 +35,8 @@ pub struct ReadSet {
     unit_bytes: usize,
     /// `None`: everything may have been read.
     stretches: Option<Stretches>,
+    /// Whether the order of the units is that of their first reading.
+    ordered: bool,
 }
 
 /// Numbers of units in the order of their first reading. Neighbours are mostly read one after the
@@ -59,14 +61,19 @@ impl Stretches {
 impl ReadSet {
     /// Everything may have been read: the answer of an examination that cannot tell.
     pub fn everything() -> ReadSet {
-        ReadSet { unit_bytes: 1, stretches: None }
+        ReadSet { unit_bytes: 1, stretches: None, ordered: true }
     }
 
     /// These units of `unit_bytes` bytes, in the order of their first reading.
     pub fn of_units(unit_bytes: usize, units: impl IntoIterator<Item = u32>) -> ReadSet {
         let mut stretches = Stretches::default();
         units.into_iter().for_each(|unit| stretches.push(unit));
-        ReadSet { unit_bytes, stretches: Some(stretches) }
+        ReadSet { unit_bytes, stretches: Some(stretches), ordered: true }
+    }
+
+    /// These units of `unit_bytes` bytes; in which order nobody knows.
+    pub fn unordered(unit_bytes: usize, units: impl IntoIterator<Item = u32>) -> ReadSet {
+        ReadSet { ordered: false, ..ReadSet::of_units(unit_bytes, units) }
     }
 
     /// Bytes of a unit.
@@ -74,9 +81,15 @@ impl ReadSet {
         self.unit_bytes
     }
 
-    /// The numbers of the units; `None` if everything may have been read.
+    /// The numbers of the units in the order of their first reading; `None` if that is not known, or
+    /// everything may have been read.
     pub fn units(&self) -> Option<impl Iterator<Item = u32>> {
-        self.stretches.as_ref().map(Stretches::units)
+        self.stretches.as_ref().filter(|_| self.ordered).map(Stretches::units)
+    }
+
+    /// The numbers of the units that were read in an order that nobody knows.
+    pub fn unordered_units(&self) -> Option<impl Iterator<Item = u32>> {
+        self.stretches.as_ref().filter(|_| !self.ordered).map(Stretches::units)
     }
 }
 
@@ -199,7 +212,7 @@ impl Reads {
         if self.all.load(Ordering::Relaxed) {
             return ReadSet::everything();
         }
-        ReadSet { unit_bytes: 1 << self.unit_bits, stretches: Some(self.order) }
+        ReadSet { unit_bytes: 1 << self.unit_bits, stretches: Some(self.order), ordered: true }
     }
 }
 

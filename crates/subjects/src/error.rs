@@ -23,7 +23,7 @@ pub enum SubjectError {
     },
     /// Mounting needs privileges.
     #[error(
-        "{0} needs root: mounting a file system is not allowed to this user; without root there are dir:PATH, model, and reffs (through fusermount3)"
+        "{0} needs root: mounting a file system is not allowed to this user; give --guest KERNEL to run it in a kernel of its own (docs/GUESTS.md); without root there are also dir:PATH, model, and reffs (through fusermount3)"
     )]
     NotRoot(String),
     /// A formatting program is not installed.

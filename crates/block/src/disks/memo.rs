@@ -12,6 +12,7 @@ use fathom_core::HarnessFault;
 
 use super::Examine;
 use super::facts::{Facts, Questions};
+use super::neighbours::{Neighbours, PruneCounts};
 use super::trie::Trie;
 use crate::image::Image;
 
@@ -20,6 +21,13 @@ const VERIFIED_EVERY: u64 = 512;
 
 /// Units that are kept at most (a unit takes 16 bytes: 128 MiB); then the memo starts anew.
 const UNITS_MAX: usize = 8 << 20;
+
+/// Fewer disks than this are examined without asking what is read.
+const MANY: usize = 6;
+
+/// Disks of a batch that tell what was read, before the others are compared with them; and how often.
+const TOLD_AT_ONCE: usize = 2;
+const ROUNDS: usize = 4;
 
 fn missing() -> HarnessFault {
     HarnessFault::new("examining disks", "fewer facts than disks came back")
@@ -58,6 +66,8 @@ pub struct Memo {
     looks: Tally,
     verified: AtomicU64,
     refuted: AtomicU64,
+    /// For examinations that read in an order of their own.
+    neighbours: Neighbours,
 }
 
 impl Default for Memo {
@@ -71,6 +81,7 @@ impl Default for Memo {
             looks: Tally::default(),
             verified: AtomicU64::new(0),
             refuted: AtomicU64::new(0),
+            neighbours: Neighbours::default(),
         }
     }
 }
@@ -79,6 +90,7 @@ impl Memo {
     /// A memo that never answers: everything is examined.
     #[must_use]
     pub fn disabled(self) -> Memo {
+        self.neighbours.disable();
         Memo { off: AtomicBool::new(true), ..self }
     }
 
@@ -104,6 +116,11 @@ impl Memo {
         }
     }
 
+    /// How read sets without an order were used so far.
+    pub fn pruned(&self) -> PruneCounts {
+        self.neighbours.counts()
+    }
+
     /// Answers for the disks that it knows, and has the others examined, all at once.
     ///
     /// # Errors
@@ -125,6 +142,9 @@ impl Memo {
                 wanted.push(index);
             }
         }
+        let verified = self.prune(examiner, disks, questions, &mut facts)?;
+        wanted.retain(|index| facts[*index].is_none() || !self.is_told(&facts[*index]));
+        wanted.extend(verified);
         if !wanted.is_empty() {
             let batch: Vec<Image> = wanted.iter().map(|index| disks[*index].clone()).collect();
             let found = examiner.examine_knowing(&batch, questions, self)?;
@@ -134,6 +154,59 @@ impl Memo {
             }
         }
         facts.into_iter().collect::<Option<Vec<_>>>().ok_or_else(missing)
+    }
+
+    /// Whether facts are of an examination that told what it read, in no order.
+    fn is_told(&self, facts: &Option<Arc<Facts>>) -> bool {
+        facts.as_ref().is_some_and(|facts| facts.read.unordered_units().is_some())
+    }
+
+    /// Examines some of many disks so that they tell what they read, and answers for those that differ
+    /// from these only elsewhere. Returns the answers that are to be verified.
+    fn prune(
+        &self,
+        examiner: &dyn Examine,
+        disks: &[Image],
+        questions: &Questions,
+        facts: &mut [Option<Arc<Facts>>],
+    ) -> Result<Vec<usize>, HarnessFault> {
+        let mut verified = self.answer_alike(disks, questions, facts);
+        for _ in 0..ROUNDS {
+            let unknown: Vec<usize> =
+                (0..disks.len()).filter(|index| facts[*index].is_none()).collect();
+            if unknown.len() < MANY || !self.neighbours.pay() {
+                break;
+            }
+            let spread = unknown.iter().step_by(unknown.len().div_ceil(TOLD_AT_ONCE)).copied();
+            let some: Vec<usize> = spread.collect();
+            let batch: Vec<Image> = some.iter().map(|index| disks[*index].clone()).collect();
+            let Some(found) = examiner.examine_telling_reads(&batch, questions) else { break };
+            for (index, found) in some.into_iter().zip(found?) {
+                self.images.examined.fetch_add(1, Ordering::Relaxed);
+                self.neighbours.learn(&disks[index], questions, &found);
+                facts[index] = Some(found);
+            }
+            verified.extend(self.answer_alike(disks, questions, facts));
+        }
+        Ok(verified)
+    }
+
+    /// Answers for disks that differ from an examined one only where that was not read; returns the
+    /// answers that are to be verified.
+    fn answer_alike(
+        &self,
+        disks: &[Image],
+        questions: &Questions,
+        facts: &mut [Option<Arc<Facts>>],
+    ) -> Vec<usize> {
+        let mut verified = Vec::new();
+        for (index, known) in facts.iter_mut().enumerate().filter(|(_, known)| known.is_none()) {
+            *known = self.neighbours.find(&disks[index], questions);
+            if known.is_some() && self.neighbours.answer() {
+                verified.push(index);
+            }
+        }
+        verified
     }
 
     /// As [`Memo::examine`] of one disk.
@@ -204,6 +277,9 @@ impl Memo {
         answer: Option<&Facts>,
         found: &Arc<Facts>,
     ) {
+        if let Some(answer) = answer.filter(|answer| answer.read.unordered_units().is_some()) {
+            return self.neighbours.verify(answer, found);
+        }
         if let Some(answer) = answer {
             self.verified.fetch_add(1, Ordering::Relaxed);
             if !answer.agree_with(found) {

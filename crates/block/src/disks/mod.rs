@@ -15,6 +15,7 @@
 mod batch;
 mod facts;
 mod memo;
+mod neighbours;
 mod packed;
 mod recording;
 mod stored;
@@ -32,6 +33,7 @@ pub use crate::reads::{ReadSet, Reads};
 pub use batch::{Answer, BatchError, Description, Question, read_questions, write_questions};
 pub use facts::{Checked, Facts, Interrupted, Questions, Recheck, SubjectFailure, Trouble, View};
 pub use memo::{Memo, MemoCounts};
+pub use neighbours::PruneCounts;
 pub use recording::{End, Recording, Workload};
 pub use stored::{Capture, Playback, Segment, StoredError, StoredRecording};
 
@@ -73,6 +75,15 @@ pub trait Examine {
         _memo: &Memo,
     ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
         self.examine(disks, questions)
+    }
+
+    /// As [`Examine::examine`], and tells what was read; `None` if it cannot. May take longer.
+    fn examine_telling_reads(
+        &self,
+        _disks: &[Image],
+        _questions: &Questions,
+    ) -> Option<Result<Vec<Arc<Facts>>, HarnessFault>> {
+        None
     }
 
     /// How many disks are best examined at once. One for a library in this process; a guest or a pool
@@ -137,6 +148,14 @@ impl<T: DiskFileSystem + ?Sized> Examine for &T {
         memo: &Memo,
     ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
         (**self).examine_knowing(disks, questions, memo)
+    }
+
+    fn examine_telling_reads(
+        &self,
+        disks: &[Image],
+        questions: &Questions,
+    ) -> Option<Result<Vec<Arc<Facts>>, HarnessFault>> {
+        (**self).examine_telling_reads(disks, questions)
     }
 
     fn batch_disks(&self) -> usize {

@@ -81,6 +81,14 @@ impl Examine for OwnedInProcess {
         InProcess(&*self.0).examine_knowing(disks, questions, memo)
     }
 
+    fn examine_telling_reads(
+        &self,
+        disks: &[Image],
+        questions: &Questions,
+    ) -> Option<Result<Vec<Arc<Facts>>, HarnessFault>> {
+        InProcess(&*self.0).examine_telling_reads(disks, questions)
+    }
+
     fn batch_disks(&self) -> usize {
         InProcess(&*self.0).batch_disks()
     }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fathom_block::disks::MemoCounts;
+use fathom_block::disks::{MemoCounts, PruneCounts};
 use fathom_block::{DiskFileSystem, Level};
 use fathom_core::{HarnessFault, Supervision};
 use fathom_record::{Variant, VisitedStates};
@@ -75,6 +75,8 @@ pub struct CrashReport {
     pub workloads: Option<WorkloadCounts>,
     /// The numbers of images that were examined and that the memo answered.
     pub memo: MemoCounts,
+    /// The number of images that differ from an examined one only where that was not read.
+    pub pruned: PruneCounts,
     /// What was known of the beginnings of workloads.
     pub prefixes: PrefixCounts,
     /// The findings, the worst first.
@@ -197,6 +199,7 @@ pub(super) fn conclude(
         enumerated: system.enumerated(),
         workloads: None,
         memo,
+        pruned: system.memo.pruned(),
         prefixes: system.prefixes.counts(),
         findings,
         goals_missed: GOALS.into_iter().filter(|goal| !reached.iter().any(|r| r == goal)).collect(),

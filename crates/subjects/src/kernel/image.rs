@@ -6,10 +6,11 @@
 //! frozen, while the image is read, and nothing may be mounted while it is written.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fathom_core::Digest;
@@ -22,8 +23,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::loop_device::LoopDevice;
 use super::recipe::{Program, Recipe};
+use super::spawn;
 use crate::error::SubjectError;
-use crate::supervise::process::ends_with_us;
 
 /// Root's programs, which the PATH of a plain `su` does not have.
 const SBIN: &str = "/usr/local/sbin:/usr/sbin:/sbin";
@@ -275,6 +276,14 @@ pub(super) fn check(
     run(program, &readable, None, running)
 }
 
+/// Runs a program that repairs what is in memory.
+pub(super) fn repair(memory: &OwnedFd, program: &Program) -> Result<Output, SubjectError> {
+    let path = format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(memory));
+    let writable = openat(CWD, path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|errno| SubjectError::io("change an image in", "memory")(errno.into()))?;
+    run(program, &writable, None, &RunningProgram::default())
+}
+
 fn content(block: &Block) -> &[u8] {
     block.as_ref().map_or(&ZEROS[..], |bytes| &bytes[..])
 }
@@ -339,25 +348,21 @@ fn run(
     let (name, arguments) = program.command.split_first().ok_or_else(|| {
         SubjectError::Recipe("a command is empty: give a program and its arguments".to_owned())
     })?;
-    let stdin = image.as_fd().try_clone_to_owned().map_err(SubjectError::io("share", "memory"))?;
     let path = std::env::var("PATH").unwrap_or_default();
-    let mut command = Command::new(find(name, &format!("{path}:{SBIN}")));
-    command
-        .args(arguments)
-        .arg(device.unwrap_or(Path::new("/proc/self/fd/0")))
-        .envs(&program.variables)
-        .env("LC_ALL", "C")
-        .stdin(Stdio::from(stdin))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut execute = || {
-        let child = ends_with_us(&mut command).spawn()?;
-        running.set(Some(pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?));
-        let output = child.wait_with_output();
-        running.set(None);
-        output
+    let found = find(name, &format!("{path}:{SBIN}"));
+    let device = device.unwrap_or(Path::new("/proc/self/fd/0")).as_os_str();
+    let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).chain([device]).collect();
+    let given = program.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let variables: Vec<(&str, &str)> = given.chain([("LC_ALL", "C")]).collect();
+    let mut started = |child: libc::pid_t| {
+        // It may have ended already: then there is nobody to end.
+        let child = Pid::from_raw(child).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        running.set(child);
     };
-    execute().map_err(|error| match error.kind() {
+    let output =
+        spawn::output(found.as_os_str(), &arguments, &variables, image.as_fd(), &mut started);
+    running.set(None);
+    output.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
             SubjectError::NoProgram { program: name.clone(), package: program.package.clone() }
         }

@@ -22,6 +22,7 @@ mod measure;
 mod mount;
 mod recipe;
 mod snapshot_store;
+mod spawn;
 mod variant;
 
 use std::collections::BTreeSet;

@@ -264,20 +264,3 @@ fn kill(process: u32) {
     // that its number cannot belong to another one yet.
     unsafe { libc::kill(process as libc::pid_t, libc::SIGKILL) };
 }
-
-/// Makes a program that is about to be started end with the thread that starts it, and keeps
-/// signals of the terminal away from it.
-pub(crate) fn ends_with_us(command: &mut Command) -> &mut Command {
-    let parent = std::process::id() as libc::pid_t;
-    command.process_group(0);
-    // SAFETY: between fork and exec only system calls on copied values.
-    unsafe {
-        command.pre_exec(move || {
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            if libc::getppid() != parent {
-                libc::_exit(127);
-            }
-            Ok(())
-        })
-    }
-}

@@ -47,12 +47,14 @@ pub(crate) fn summary(subject: &dyn DiskFileSystem, report: &CrashReport, run: &
     if let Some(counts) = report.workloads {
         text.push_str(&format!(
             "{} workloads, {} of which it could not follow; {} crash states: {} of beginnings that \
-             were judged before, {} distinct disks, {} examined\n",
+             were judged before, {} distinct disks, {} pruned (equal to an examined one wherever that \
+             was read), {} examined\n",
             grouped(counts.workloads),
             grouped(counts.not_followed),
             grouped(report.enumerated),
             grouped(report.prefixes.answered),
             grouped(report.crash_images),
+            grouped(report.pruned.pruned),
             grouped(report.memo.examined),
         ));
         if report.prefixes.refuted > 0 {
@@ -66,7 +68,7 @@ pub(crate) fn summary(subject: &dyn DiskFileSystem, report: &CrashReport, run: &
     }
     let from_memo = grouped(report.memo.answered);
     text.push_str(&format!("{from_memo} of them known from what other examinations read\n"));
-    if report.memo.refuted > 0 {
+    if report.memo.refuted + report.pruned.refuted > 0 {
         text.push_str(
             "the memo was wrong and was switched off: the file system is not deterministic, or reads \
              what it does not tell\n",
@@ -111,6 +113,10 @@ pub(crate) fn report_json(subject: &dyn DiskFileSystem, report: &CrashReport, ru
         "crash_images_examined": report.memo.examined,
         "crash_images_from_memo": report.memo.answered,
         "memo_refuted": report.memo.refuted,
+        "crash_images_pruned": report.pruned.pruned,
+        "examinations_that_told_reads": report.pruned.told,
+        "pruned_judged_again": report.pruned.verified,
+        "pruned_refuted": report.pruned.refuted,
         "levels": report.levels,
         "seconds": worker::elapsed(report.search.elapsed).as_secs_f64(),
         "stop": report.search.stop.to_string(),

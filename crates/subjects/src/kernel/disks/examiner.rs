@@ -11,31 +11,89 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fathom_block::Image;
-use fathom_block::disks::{Checked, Facts, Questions, SubjectFailure, Trouble, View as DiskView};
+use fathom_block::disks::{
+    Checked, Facts, Questions, ReadSet, SubjectFailure, Trouble, View as DiskView,
+};
 use fathom_core::flags::OpenFlags;
 use fathom_core::plain::FILE_MODE;
 use fathom_core::{Errno, FsPath, HarnessFault, Op, Outcome, Pattern, Tree};
 
-use super::recorder::{narrowed, put_whole};
+use super::recorder::{DiskRecorder, narrowed, put_whole};
 use super::shared::SharedMemory;
 use super::usable;
 use crate::error::SubjectError;
 use crate::kernel::image::RunningProgram;
 use crate::kernel::log::KernelLog;
 use crate::kernel::loop_device::LoopDevice;
-use crate::kernel::recipe::Recipe;
+use crate::kernel::recipe::{Program, Recipe};
 use crate::kernel::{image, judge, mount};
 use crate::sys::{Executor, Guard, View};
 
 /// A place where disks are mounted. Takes over its thread: see [`crate::sys`].
 pub(super) struct Examiner {
     recipe: Recipe,
+    /// What is run on every disk before it is mounted.
+    repair: Option<Program>,
     executor: Option<Executor>,
-    device: Option<LoopDevice>,
-    disk: SharedMemory,
+    place: Place,
     log: Result<KernelLog, HarnessFault>,
     /// The disk that is mounted, if one is.
     mounted: Option<(fathom_core::Digest, OwnedFd)>,
+}
+
+/// Where the disk is.
+enum Place {
+    /// In memory.
+    Memory { device: Option<LoopDevice>, disk: SharedMemory },
+    /// Served by a process of ours that notes what is read. Slower.
+    Served(DiskRecorder),
+}
+
+impl Place {
+    /// Makes the unmounted disk hold `image`.
+    fn load(&mut self, image: &Image) -> Result<(), HarnessFault> {
+        match self {
+            Place::Memory { device, disk } => {
+                put_whole(disk, image)?;
+                // The device remembers what it has read.
+                if !device.as_ref().is_some_and(LoopDevice::forget_cache) {
+                    *device = None;
+                    *device = Some(LoopDevice::attach(disk.file())?);
+                }
+            }
+            Place::Served(disk) => {
+                disk.restart(image)?;
+                if !disk.device().forget_cache() {
+                    *disk = DiskRecorder::prompt(image)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn device(&self) -> Result<&LoopDevice, HarnessFault> {
+        let none = || HarnessFault::new("examining a disk", "its device could not be made");
+        match self {
+            Place::Memory { device, .. } => device.as_ref().ok_or_else(none),
+            Place::Served(disk) => Ok(disk.device()),
+        }
+    }
+
+    /// The disk as a file.
+    fn file(&self) -> &OwnedFd {
+        match self {
+            Place::Memory { disk, .. } => disk.file(),
+            Place::Served(disk) => disk.file(),
+        }
+    }
+
+    /// What was read of the disk since it was loaded.
+    fn reads(&self) -> Result<ReadSet, HarnessFault> {
+        match self {
+            Place::Memory { .. } => Ok(ReadSet::everything()),
+            Place::Served(disk) => disk.reads(),
+        }
+    }
 }
 
 /// What a deleted file leaves on every new disk: more than a workload writes.
@@ -74,34 +132,44 @@ pub(super) fn refused(error: SubjectError) -> Result<Errno, HarnessFault> {
 
 impl Examiner {
     /// A place for disks of so many bytes.
-    pub(super) fn new(recipe: &Recipe, disk_bytes: usize) -> Result<Examiner, SubjectError> {
+    pub(super) fn new(
+        recipe: &Recipe,
+        repair: Option<Program>,
+        disk_bytes: usize,
+    ) -> Result<Examiner, SubjectError> {
         let name = format!("fathom-image-{}", std::process::id());
         let disk =
             SharedMemory::new(&name, disk_bytes).map_err(SubjectError::io("make", "a disk"))?;
-        Ok(Examiner {
-            recipe: recipe.clone(),
-            executor: None,
-            device: Some(LoopDevice::attach(disk.file())?),
-            disk,
-            log: KernelLog::open(),
-            mounted: None,
-        })
+        let device = Some(LoopDevice::attach(disk.file())?);
+        Ok(Examiner::at(recipe, repair, Place::Memory { device, disk }))
     }
 
-    /// Makes the unmounted disk hold `image`.
+    /// A place for disks like `image` that tells what is read of them.
+    pub(super) fn telling_reads(
+        recipe: &Recipe,
+        repair: Option<Program>,
+        image: &Image,
+    ) -> Result<Examiner, SubjectError> {
+        Ok(Examiner::at(recipe, repair, Place::Served(DiskRecorder::prompt(image)?)))
+    }
+
+    fn at(recipe: &Recipe, repair: Option<Program>, place: Place) -> Examiner {
+        let log = KernelLog::open();
+        Examiner { recipe: recipe.clone(), repair, executor: None, place, log, mounted: None }
+    }
+
+    /// Makes the unmounted disk hold `image`, repaired if it must be.
     fn load(&mut self, image: &Image) -> Result<(), HarnessFault> {
-        put_whole(&mut self.disk, image)?;
-        // The device remembers what it has read.
-        if !self.device.as_ref().is_some_and(LoopDevice::forget_cache) {
-            self.device = None;
-            self.device = Some(LoopDevice::attach(self.disk.file())?);
+        self.place.load(image)?;
+        if let Some(repair) = &self.repair {
+            // What it says is told by what it leaves.
+            image::repair(self.place.file(), repair)?;
         }
         Ok(())
     }
 
     fn device(&self) -> Result<&LoopDevice, HarnessFault> {
-        let none = || HarnessFault::new("examining a disk", "its device could not be made");
-        self.device.as_ref().ok_or_else(none)
+        self.place.device()
     }
 
     /// Mounts the disk as it is.
@@ -193,6 +261,7 @@ impl Examiner {
             self.unmount(root)?;
         }
         facts.kernel_lines = self.kernel_lines()?;
+        facts.read = self.place.reads()?;
         facts.took = start.elapsed();
         Ok(facts)
     }
@@ -222,8 +291,7 @@ impl Examiner {
 
     fn check(&self) -> Result<Checked, HarnessFault> {
         let Some(checker) = &self.recipe.checker else { return Ok(Checked::NotAsked) };
-        let file = self.disk.file();
-        let output = image::check(file, &checker.program, &RunningProgram::default())?;
+        let output = image::check(self.place.file(), &checker.program, &RunningProgram::default())?;
         let report = judge(checker, &output)?;
         Ok(match report.clean {
             true => Checked::Content,
@@ -292,7 +360,10 @@ impl Examiner {
             execute(self.executor()?, op, &root)?;
         }
         self.unmount(root)?;
-        let bytes = self.disk.bytes(0, self.disk.len()).unwrap_or_default();
+        let Place::Memory { disk: memory, .. } = &self.place else {
+            return Err(HarnessFault::new("making a new disk", "it is not in memory"));
+        };
+        let bytes = memory.bytes(0, memory.len()).unwrap_or_default();
         Ok(Image::from_bytes(bytes, disk.erased()))
     }
 
@@ -328,7 +399,18 @@ fn walk(dir: &Path) -> io::Result<u64> {
 fn complaint(output: &str) -> String {
     let noise = |line: &&str| {
         let line = line.trim();
-        let quiet = ["Pass ", "e2fsck ", "Phase ", "Opening filesystem", "[", "        - "];
+        let quiet = [
+            "Pass ",
+            "e2fsck ",
+            "Phase ",
+            "Opening filesystem",
+            "[",
+            "        - ",
+            "No modify flag set",
+            "Cannot get host filesystem geometry",
+            "Repair may fail if there is a sector size mismatch",
+            "the image and the host filesystem",
+        ];
         !line.is_empty() && !quiet.iter().any(|start| line.starts_with(start.trim_start()))
     };
     let lines: Vec<&str> = output.lines().filter(noise).take(12).collect();
@@ -344,5 +426,20 @@ pub(super) fn execute(
     match narrowed(op, root) {
         Some(outcome) => Ok(outcome),
         None => executor.apply(op),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_checker_says_of_itself_is_no_complaint() {
+        let said = "Phase 1 - find and verify superblock...\nCannot get host filesystem geometry.\n\
+                    Repair may fail if there is a sector size mismatch between\n\
+                    the image and the host filesystem.\nagi unlinked bucket 3 is 11075 in ag 0\n\
+                    No modify flag set, skipping phase 5\n";
+        assert_eq!(complaint(said), "agi unlinked bucket 3 is 11075 in ag 0");
+        assert_eq!(complaint("Pass 1: Checking"), "Pass 1: Checking", "better than nothing");
     }
 }

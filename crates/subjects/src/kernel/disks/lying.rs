@@ -128,6 +128,14 @@ impl<D: DiskFileSystem> Examine for LyingDisks<D> {
         self.inner.examine_knowing(disks, questions, memo)
     }
 
+    fn examine_telling_reads(
+        &self,
+        disks: &[Image],
+        questions: &Questions,
+    ) -> Option<Result<Vec<Arc<Facts>>, HarnessFault>> {
+        self.inner.examine_telling_reads(disks, questions)
+    }
+
     fn batch_disks(&self) -> usize {
         self.inner.batch_disks()
     }

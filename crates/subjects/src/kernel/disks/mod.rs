@@ -59,6 +59,8 @@ pub struct KernelDisks {
     blank: Image,
     recorders: Pool<Equipped<RecordingPlace>>,
     examiners: Pool<Equipped<Examiner>>,
+    /// Examiners that tell what they read.
+    telling: Pool<Equipped<Examiner>>,
     /// How much fits on a new disk, once that is known.
     capacity_bytes: OnceLock<u64>,
 }
@@ -84,10 +86,17 @@ impl KernelDisks {
     ) -> Result<KernelDisks, SubjectError> {
         let bytes = new_disk(&recipe)?;
         let blank = Image::from_bytes(&bytes, Erased::Zeros);
-        let (place, size) = (recipe.clone(), blank.size());
-        let examiners = Pool::new("examiner", threads, move || Ok(Examiner::new(&place, size)?))?;
+        let (place, size, repair) = (recipe.clone(), blank.size(), profile.repair(&recipe));
+        let first = repair.clone();
+        let examiners = Pool::new("examiner", threads, move || {
+            Ok(Examiner::new(&place, first.clone(), size)?)
+        })?;
         let soil = |examiner: &mut Examiner, disk: Image| examiner.soil(&disk);
         let blank = examiners.each([blank.clone()], soil)?.pop().unwrap_or(blank);
+        let (place, base) = (recipe.clone(), blank.clone());
+        let telling = Pool::new("telling", threads, move || {
+            Ok(Examiner::telling_reads(&place, repair.clone(), &base)?)
+        })?;
         let (place, base) = (recipe.clone(), blank.clone());
         let recorders = Pool::new("recorder", 1, move || {
             let disk = DiskRecorder::new(&base)?;
@@ -95,7 +104,16 @@ impl KernelDisks {
         })?;
         let capacity_bytes = OnceLock::new();
         let (name, version) = (name.to_owned(), version(&recipe));
-        Ok(KernelDisks { name, version, profile, blank, recorders, examiners, capacity_bytes })
+        Ok(KernelDisks {
+            name,
+            version,
+            profile,
+            blank,
+            recorders,
+            examiners,
+            telling,
+            capacity_bytes,
+        })
     }
 
     /// The bare loop with which examining is compared: each disk is mounted, walked and unmounted, and
@@ -296,9 +314,33 @@ impl Examine for KernelDisks {
         disks: &[Image],
         questions: &Questions,
     ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
+        self.examine_in(&self.examiners, disks, questions)
+    }
+
+    fn examine_telling_reads(
+        &self,
+        disks: &[Image],
+        questions: &Questions,
+    ) -> Option<Result<Vec<Arc<Facts>>, HarnessFault>> {
+        Some(self.examine_in(&self.telling, disks, questions))
+    }
+
+    fn batch_disks(&self) -> usize {
+        BATCH_DISKS
+    }
+}
+
+impl KernelDisks {
+    /// Has disks examined by a pool, and the recovery of some of them interrupted.
+    fn examine_in(
+        &self,
+        pool: &Pool<Equipped<Examiner>>,
+        disks: &[Image],
+        questions: &Questions,
+    ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
         let capacity_bytes = questions.usable.then(|| self.capacity_bytes()).transpose()?;
         let asked = *questions;
-        let facts = self.examiners.each(disks.to_vec(), move |examiner, disk| {
+        let facts = pool.each(disks.to_vec(), move |examiner, disk| {
             examiner.examine(&disk, &asked, capacity_bytes)
         })?;
         let mut all = Vec::new();
@@ -310,10 +352,6 @@ impl Examine for KernelDisks {
             all.push(Arc::new(facts));
         }
         Ok(all)
-    }
-
-    fn batch_disks(&self) -> usize {
-        BATCH_DISKS
     }
 }
 

@@ -4,7 +4,7 @@ use fathom_block::{Geometry, Guarantee};
 use serde::Deserialize;
 
 use crate::error::SubjectError;
-use crate::kernel::recipe::Recipe;
+use crate::kernel::recipe::{Program, Recipe};
 
 /// The profiles that come with Fathom, by their names.
 const FILES: [(&str, &str); 14] = [
@@ -43,6 +43,8 @@ struct SmallDisk {
     image_kib: Option<u64>,
     format: Option<String>,
     check: Option<String>,
+    /// What must be run on a disk after a power failure before it can be mounted.
+    repair: Option<String>,
     atomic_bytes: Option<usize>,
     #[serde(default)]
     mount_options: Vec<String>,
@@ -127,6 +129,14 @@ impl CrashProfile {
         }
         recipe.options.extend(self.disk.mount_options.iter().cloned());
         recipe
+    }
+
+    /// The program that must be run on a disk after a power failure before it can be mounted: it is in
+    /// the package of the checker.
+    pub(super) fn repair(&self, recipe: &Recipe) -> Option<Program> {
+        let (command, checker) = (self.disk.repair.as_ref()?, recipe.checker.as_ref()?);
+        let command = command.split_whitespace().map(str::to_owned).collect();
+        Some(Program { command, ..checker.program.clone() })
     }
 }
 

@@ -15,6 +15,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
+use fathom_block::disks::ReadSet;
 use fathom_block::{Event, Image, WriteLog};
 use fathom_core::{HarnessFault, Op, Outcome};
 use rustix::fs::{Mode, OFlags};
@@ -24,7 +25,7 @@ use rustix::mount::{
 };
 
 use super::server::{BUFFER_BYTES, Served, Server};
-use super::shared::{Journal, SharedMemory, Told};
+use super::shared::{Journal, SharedMemory, Told, UNIT_BYTES};
 use crate::error::SubjectError;
 use crate::kernel::loop_device::LoopDevice;
 
@@ -40,6 +41,8 @@ pub(super) struct DiskRecorder {
     /// Dropped first: then the kernel lets go of the connection, and the server ends.
     device: LoopDevice,
     _merging: Option<Merging>,
+    /// The file under the device.
+    file: OwnedFd,
     server: Server,
     disk: SharedMemory,
     journal: Journal,
@@ -78,6 +81,7 @@ impl DiskRecorder {
         let mut recorder = DiskRecorder {
             device,
             _merging: merging,
+            file,
             server,
             disk,
             journal,
@@ -86,6 +90,30 @@ impl DiskRecorder {
         };
         recorder.restart(base)?;
         Ok(recorder)
+    }
+
+    /// A disk whose requests are answered at once: nobody asks for the order of its writes.
+    pub(super) fn prompt(base: &Image) -> Result<DiskRecorder, SubjectError> {
+        let recorder = DiskRecorder::new(base)?;
+        recorder.journal.head().hold_nanos.store(0, Ordering::Relaxed);
+        Ok(recorder)
+    }
+
+    /// The disk as a file.
+    pub(super) fn file(&self) -> &OwnedFd {
+        &self.file
+    }
+
+    /// What was read of the disk since it was made to hold its base.
+    ///
+    /// # Errors
+    /// If the process that serves it has died.
+    pub(super) fn reads(&self) -> Result<ReadSet, HarnessFault> {
+        self.check_server()?;
+        Ok(match self.journal.units_read(self.disk.len()) {
+            Some(units) => ReadSet::unordered(UNIT_BYTES, units),
+            None => ReadSet::everything(),
+        })
     }
 
     /// The device under it.

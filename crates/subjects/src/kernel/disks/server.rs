@@ -279,6 +279,7 @@ impl Serving<'_> {
     fn read(&self, unique: u64, body: &[u8]) {
         let at = wire::u64_at(body, 8).min(self.served.disk.len() as u64) as usize;
         let len = (wire::u32_at(body, 16) as usize).min(self.served.disk.len() - at);
+        self.served.journal.note_read(at, len);
         let mut answer = Answer::new(unique, 0);
         answer.finish(len);
         // SAFETY: both pieces are there: the header, and `len` bytes of the disk from `at` on.
@@ -302,6 +303,7 @@ impl Serving<'_> {
         let Some(index) = self.served.journal.push(Told::Write, at, data.len() as u64, data) else {
             return self.refuse(unique, libc::EIO);
         };
+        self.served.journal.note_written(at as usize, data.len());
         // SAFETY: the range lies in the disk, and we are the only ones who change it while something
         // is mounted from it.
         unsafe {
@@ -324,6 +326,7 @@ impl Serving<'_> {
         let Some(index) = self.served.journal.push(Told::Erase, at, len, &[]) else {
             return self.refuse(unique, libc::EIO);
         };
+        self.served.journal.note_written(at as usize, len as usize);
         // SAFETY: as for a write.
         unsafe {
             std::ptr::write_bytes(self.served.disk.start().add(at as usize), 0, len as usize)

@@ -6,7 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SeekFrom, fallocate, ftruncate, memfd_create, seek};
 
@@ -142,9 +142,22 @@ const REQUESTS_MAX: usize = 1 << 17;
 /// Bytes of data that fit.
 const DATA_MAX: usize = 512 << 20;
 
-/// Offset of the data.
-const DATA_AT: usize =
+/// What is read is noted in units of so many bytes.
+pub(super) const UNIT_BYTES: usize = 4096;
+
+/// Units of which is known whether they were read: disks of up to 512 MiB.
+const UNITS_MAX: usize = 1 << 17;
+
+/// A unit was read as the disk was given, or written whole before anybody read it.
+const READ: u8 = 1;
+const WRITTEN: u8 = 2;
+
+/// Offset of the units.
+const UNITS_AT: usize =
     (size_of::<Head>() + REQUESTS_MAX * size_of::<Request>()).next_multiple_of(4096);
+
+/// Offset of the data.
+const DATA_AT: usize = UNITS_AT + UNITS_MAX;
 
 /// Everything that a disk was told, in memory that the server writes and the recorder reads.
 pub(super) struct Journal {
@@ -180,8 +193,47 @@ impl Journal {
         self.memory.bytes(at, len).unwrap_or_default()
     }
 
+    fn unit(&self, unit: usize) -> Option<&AtomicU8> {
+        // SAFETY: the unit is inside the array between the requests and the data.
+        (unit < UNITS_MAX)
+            .then(|| unsafe { &*self.memory.start().add(UNITS_AT + unit).cast::<AtomicU8>() })
+    }
+
+    fn note(&self, units: Range<usize>, what: u8) {
+        for unit in units.map_while(|unit| self.unit(unit)) {
+            // Only the one thread that serves changes it.
+            if unit.load(Ordering::Relaxed) == 0 {
+                unit.store(what, Ordering::Release);
+            }
+        }
+    }
+
+    /// Notes that bytes were read.
+    pub(super) fn note_read(&self, at: usize, len: usize) {
+        self.note(at / UNIT_BYTES..(at + len).div_ceil(UNIT_BYTES), READ);
+    }
+
+    /// Notes that bytes were overwritten: units that are wholly in them tell nothing of the disk any more.
+    pub(super) fn note_written(&self, at: usize, len: usize) {
+        self.note(at.div_ceil(UNIT_BYTES)..(at + len) / UNIT_BYTES, WRITTEN);
+    }
+
+    /// The units of a disk of so many bytes that were read as the disk was given, in ascending order;
+    /// `None` if it is larger than what is noted.
+    pub(super) fn units_read(&self, disk_bytes: usize) -> Option<Vec<u32>> {
+        let units = disk_bytes.div_ceil(UNIT_BYTES);
+        let is_read = |unit: &u32| {
+            let noted = self.unit(*unit as usize);
+            noted.is_some_and(|noted| noted.load(Ordering::Acquire) == READ)
+        };
+        (units <= UNITS_MAX).then(|| (0..units as u32).filter(is_read).collect())
+    }
+
     /// Forgets everything.
     pub(super) fn clear(&self) {
+        for unit in (0..UNITS_MAX).map_while(|unit| self.unit(unit)) {
+            unit.store(0, Ordering::Relaxed);
+        }
         let head = self.head();
         head.data_bytes.store(0, Ordering::Release);
         head.overflow.store(0, Ordering::Release);

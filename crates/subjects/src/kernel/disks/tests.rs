@@ -106,6 +106,40 @@ fn btrfs_shows_what_it_recorded() {
     shows_what_it_recorded("btrfs");
 }
 
+/// An examination tells what it read; what it did not read can be anything.
+fn what_is_not_read_does_not_matter(name: &str) {
+    let Some(disks) = disks(name) else { return };
+    let disk = record(&disks, &workload(), End::PowerOff).disk_after(&disks.format().unwrap());
+    for checker in [false, true] {
+        let recheck = checker.then_some(fathom_block::disks::Recheck { torn: false });
+        let questions = Questions { recheck, usable: checker, checker, ..Questions::TREE };
+        let told = disks.examine_telling_reads(std::slice::from_ref(&disk), &questions).unwrap();
+        let told = told.unwrap().remove(0);
+        let plain = disks.examine(std::slice::from_ref(&disk), &questions).unwrap().remove(0);
+        assert!(told.agree_with(&plain), "{told:?} {plain:?}");
+        assert!(plain.read.unordered_units().is_none() && plain.read.units().is_none());
+        let units: Vec<u32> = told.read.unordered_units().unwrap().collect();
+        let all = disk.size() / told.read.unit_bytes();
+        assert!(!units.is_empty() && units.len() < all / 2, "{} of {all}", units.len());
+        let mut other = disk.clone();
+        for unit in (0..all).filter(|unit| !units.contains(&(*unit as u32))) {
+            other.write(unit * told.read.unit_bytes(), &[0xfa; 512]);
+        }
+        let other = disks.examine(&[other], &questions).unwrap().remove(0);
+        assert!(other.agree_with(&told), "{name}, {questions:?}: {other:?}");
+    }
+}
+
+#[test]
+fn what_ext4_does_not_read_does_not_matter() {
+    what_is_not_read_does_not_matter("ext4");
+}
+
+#[test]
+fn what_btrfs_does_not_read_does_not_matter() {
+    what_is_not_read_does_not_matter("btrfs");
+}
+
 /// A server that dies takes nothing with it: the file system gets errors, and is unmounted.
 #[test]
 fn the_death_of_the_server_is_a_fault_and_leaves_nothing() {
