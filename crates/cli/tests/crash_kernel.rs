@@ -77,10 +77,40 @@ fn mistakes_have_a_clear_error() {
         wrong(&["littlefs", "--workload", workload], "give --workload steps");
     }
     wrong(&["tmpfs"], "in memory");
+    // A file system without a profile: says what it assumes, even if it is not there at all.
+    wrong(&["minix"], "assuming posix");
     if can_mount("mistakes_have_a_clear_error") {
+        let tiny = "[disk]\nimage_kib = 1024\n";
+        let xfs = include_str!("../../subjects/profiles/crash/xfs.toml");
+        let tiny = xfs.replace("[disk]\nimage_kib = 16384\n", tiny);
+        std::fs::write(dir.path().join("tiny.toml"), tiny).expect("a file");
+        wrong(&["xfs", "--promises", "tiny.toml"], "mkfs.xfs");
         wrong(&["ext4", "--mkfs-opts=-Z"], "mkfs.ext4");
         wrong(&["ext4", "--mount-opts", "no_such_option"], "no_such_option");
     }
+}
+
+/// Who is not root and names no guest is told of guests.
+#[test]
+fn without_root_and_guest_it_says_what_to_do() {
+    use std::os::unix::fs::PermissionsExt;
+    if !can_mount("without_root_and_guest_it_says_what_to_do") {
+        return;
+    }
+    let dir = scratch();
+    let public = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(dir.path(), public.clone()).expect("it is ours");
+    // The program may be where nobody can go.
+    let program = dir.path().join("fathom");
+    std::fs::copy(env!("CARGO_BIN_EXE_fathom"), &program).expect("a copy");
+    std::fs::set_permissions(&program, public).expect("it is ours");
+    let mut command = std::process::Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program);
+    let answer = command.args(["crash", "ext4"]).current_dir(dir.path()).output();
+    let answer = answer.expect("setpriv of util-linux");
+    let said = String::from_utf8_lossy(&answer.stderr).into_owned();
+    assert_eq!(answer.status.code(), Some(2), "{said}");
+    assert!(said.contains("--guest KERNEL"), "{said}");
 }
 
 fn is_clean(name: &str) {
@@ -134,6 +164,15 @@ fn finds(subject: &str, more: &[&str], classes: &[&str]) {
     assert_eq!((code, replay["verdict"].as_str()), (0, Some("reproduced")), "{replay}");
     let (code, said) = run_script(&found, &found.join("crash.img"));
     assert_eq!(code, Some(1), "{said}");
+    // A recording that is damaged is refused.
+    let stored = std::fs::read(found.join("recording.bin")).expect("a recording");
+    for damaged in [&stored[..stored.len() / 2], &stored[1..], b"no recording"] {
+        std::fs::write(found.join("recording.bin"), damaged).expect("written");
+        let answer = ask(&["replay", id], dir.path());
+        assert_eq!(answer.code, 2, "{} {}", answer.out, answer.err);
+        assert!(answer.err.contains("recording.bin"), "{}", answer.err);
+    }
+    std::fs::write(found.join("recording.bin"), stored).expect("written");
     if more.contains(&"drop-flush") {
         // Everything was written; only the order was not kept.
         let recording = std::fs::read(found.join("recording.bin")).expect("a recording");

@@ -45,6 +45,7 @@ pub(crate) fn run(args: &CrashArgs, out: &Path, json: bool) -> Result<Ending> {
     if args.count || args.export_jlang.is_some() {
         return workload::only_list(&source, args, json);
     }
+    subject::say_what_is_assumed(&args.subject, &asked(args));
     let subject = match &args.worker_guest {
         Some(kernel) => subject::open_in_guest(&args.subject, &asked(args), kernel, args.seed)?,
         None => open(&args.subject, &asked(args), args.jobs)?,

@@ -2,10 +2,13 @@
 
 use anyhow::Result;
 use fathom_block::{DiskFileSystem, Geometry};
+use fathom_subjects::Recipe;
 use fathom_subjects::catalogue::{Asked, Purpose};
+use fathom_subjects::kernel::disks::CrashProfile;
 
 use super::tell;
 use crate::subjects::Spec;
+use crate::text::say;
 use crate::worker_guest::GuestDisks;
 
 /// What the names of designs begin with.
@@ -23,6 +26,20 @@ pub(crate) fn open(
     threads: usize,
 ) -> Result<Box<dyn DiskFileSystem>> {
     Ok(name.parse::<Spec>()?.with(asked)?.disks(None, tell::threads(threads))?)
+}
+
+/// Says what a kernel file system without a profile of its own is held to.
+pub(super) fn say_what_is_assumed(name: &str, asked: &Asked<'_>) {
+    let plain = name.split(['+', ' ']).next().unwrap_or(name);
+    let profile = CrashProfile::of(plain);
+    if asked.promises.is_none() && Recipe::named(plain).is_some() && !profile.is_own {
+        say!(
+            "{plain} has no profile of what it promises after a power failure: assuming {}, what POSIX \
+             says of fsync and sync, and no more; give another with --promises (of {})",
+            profile.name,
+            CrashProfile::names().collect::<Vec<_>>().join(", ")
+        );
+    }
 }
 
 /// The file system of a guest's kernel, which answers in batches.
