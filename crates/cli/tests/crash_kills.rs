@@ -13,7 +13,7 @@ use serde_json::Value;
 
 /// How many kills.
 const RUNS: &str = "FATHOM_KILLS";
-const RUNS_DEFAULT: u64 = 6;
+const RUNS_DEFAULT: u64 = 3;
 
 /// What is left a moment longer is not left behind.
 const PATIENCE: Duration = Duration::from_secs(60);
