@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use fathom_record::pace::Moment;
 use fathom_record::{Observer, Progress};
 use serde::{Deserialize, Serialize};
 
@@ -129,7 +130,7 @@ pub fn run(
     observer: &mut dyn Observer,
     mut save: impl FnMut(&State),
 ) -> Result<State, RunError> {
-    let start = Instant::now();
+    let start = Moment::now();
     let mut cases = Cases::new(&subject.map, subject.base(), &plan.choice);
     let (total, fields) = (cases.total(), cases.fields() as u64);
     let mut state = plan.resume.clone().unwrap_or_default();
@@ -205,7 +206,7 @@ fn work(shared: &Shared<'_>, sender: &SyncSender<Result<Done, RunError>>) {
 
 /// When a campaign began, and when it should end.
 struct Clock {
-    start: Instant,
+    start: Moment,
     /// Seconds of the campaign that this one goes on from.
     before: f64,
     budget: Option<Duration>,
@@ -219,7 +220,7 @@ fn collect(
     observer: &mut dyn Observer,
     save: &mut dyn FnMut(&State),
 ) -> Result<(), RunError> {
-    let (mut told, mut saved) = (Instant::now(), Instant::now());
+    let (mut told, mut saved) = (Moment::now(), Moment::now());
     loop {
         match receiver.recv_timeout(PROGRESS_EVERY) {
             Ok(Ok(done)) => collector.add(done, observer),
@@ -233,7 +234,7 @@ fn collect(
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => break,
         }
         if told.elapsed() >= PROGRESS_EVERY {
-            told = Instant::now();
+            told = Moment::now();
             let progress = collector.progress(clock);
             let over = clock.budget.is_some_and(|budget| clock.start.elapsed() >= budget);
             if observer.progress(&progress) == ControlFlow::Break(()) || over {
@@ -241,7 +242,7 @@ fn collect(
             }
         }
         if saved.elapsed() >= SAVE_EVERY {
-            saved = Instant::now();
+            saved = Moment::now();
             collector.state.seconds = clock.before + clock.start.elapsed().as_secs_f64();
             save(&collector.state);
         }

@@ -5,8 +5,9 @@
 //! *closed* when every value that was asked for has been tried; then nothing new can be asked.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use fathom_record::pace::Moment;
 use serde::Serialize;
 
 use crate::case::Case;
@@ -122,10 +123,10 @@ fn explore_once(
         Values::All { max, .. } => (0..=max).for_each(|value| exploration.ask(value)),
         Values::Some(list) => list.into_iter().for_each(|value| exploration.ask(value)),
     }
-    let deadline = Instant::now() + budget;
+    let deadline = Moment::now() + budget;
     let mut tried = 0;
     while let Some(value) = exploration.queue.pop_front() {
-        if Instant::now() >= deadline {
+        if Moment::now() >= deadline {
             exploration.queue.push_front(value);
             break;
         }

@@ -9,6 +9,7 @@
 //! * [`Known`] findings are counted and not reported.
 //! * [`coverage`] is what a run has exercised of the system calls.
 //! * [`states`] is what a run has visited, as a sketch that can be united with others.
+//! * [`pace`] says when something is told or over, also in a guest whose clock stands still.
 //! * [`minimise`] leaves out what a finding does not need.
 
 #![forbid(unsafe_code)]
@@ -20,6 +21,7 @@ mod finding;
 mod known;
 mod minimise;
 mod observer;
+pub mod pace;
 pub mod run;
 pub mod states;
 pub mod swarm;

@@ -61,8 +61,15 @@ pub(crate) fn attach_in_guest() -> Result<()> {
     let text =
         std::fs::read(messages.join(CAMPAIGN)).context("--in-guest is for a supervisor to give")?;
     let worker = Worker::in_guest(&messages.join(BOARD)).context("sharing memory with the host")?;
+    let decided: InGuest = serde_json::from_slice(&text)?;
+    if decided.virtual_clock {
+        // People wait outside, where the time goes on.
+        fathom_record::pace::follow(|| {
+            WORKER.get().and_then(|worker| worker.elapsed_outside()).unwrap_or_default()
+        });
+    }
     // Both are called once, at the start of the program.
-    let _ = (WORKER.set(worker), GUEST.set(serde_json::from_slice(&text)?));
+    let _ = (WORKER.set(worker), GUEST.set(decided));
     Ok(())
 }
 
@@ -89,6 +96,13 @@ pub(crate) fn take_budget(budget: &mut Option<Duration>) {
     {
         worker.limit_outside(budget.take());
     }
+}
+
+/// Tells the host the budget of a command that keeps it itself: a guest in which something computes for ever
+/// does not get to that.
+pub(crate) fn share_budget(budget: Option<Duration>) {
+    let mut shared = budget;
+    take_budget(&mut shared);
 }
 
 /// Whoever supervises this process.

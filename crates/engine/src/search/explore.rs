@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use fathom_record::pace::Moment;
 
 use crate::search::visited::{Arrival, SHARDS, Sharded, Visited, shard_of};
 
@@ -243,7 +245,7 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
 
     /// Explores a batch: expands, inserts, collects.
     fn explore_batch(&mut self, mut batch: Vec<Run<S::State>>) {
-        let started = Instant::now();
+        let started = Moment::now();
         let size_max = self.piece_states_max();
         self.open.give_back(batch.split_off(self.runs_in_pieces(&batch, size_max)));
         let states: usize = batch.iter().map(|run| run.states.len()).sum();
@@ -281,7 +283,7 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
 
     /// Makes the children of so many pieces; returns the number of pieces done when it was time to
     /// look at the bounds again. A batch that does not take long is not interrupted.
-    fn expand(&self, pieces: usize, started: Instant, work: Duration) -> usize {
+    fn expand(&self, pieces: usize, started: Moment, work: Duration) -> usize {
         if work < ALONE_BELOW || work >= BATCH_TIME {
             let deadline = O::CUT_FREELY.then(|| self.deadline(started));
             return self.workers.run(Phase::Expand, pieces, deadline, work < ALONE_BELOW);
@@ -313,7 +315,7 @@ impl<S: System, V: Visited, O: Open<S::State>> Explorer<'_, S, V, O> {
     }
 
     /// The time at which to look at the bounds again.
-    fn deadline(&self, now: Instant) -> Instant {
+    fn deadline(&self, now: Moment) -> Moment {
         let soon = now + PROGRESS_EVERY;
         self.setting.plan.time_max.map_or(soon, |max| soon.min(self.clock.started + max))
     }

@@ -1,7 +1,9 @@
 //! Reports the progress of a search, and checks the bounds on time and memory.
 
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use fathom_record::pace::Moment;
 
 use super::plan::Plan;
 use super::report::{Discovery, Stop};
@@ -49,13 +51,13 @@ impl Observer for Unobserved {
 
 /// The clock of a search.
 pub(super) struct Clock {
-    pub(super) started: Instant,
-    told: Instant,
+    pub(super) started: Moment,
+    told: Moment,
 }
 
 impl Clock {
     pub(super) fn start() -> Clock {
-        let now = Instant::now();
+        let now = Moment::now();
         Clock { started: now, told: now }
     }
 
@@ -66,7 +68,7 @@ impl Clock {
         observer: &mut dyn Observer,
         progress: impl FnOnce() -> Progress,
     ) -> Option<Stop> {
-        let now = Instant::now();
+        let now = Moment::now();
         if plan.time_max.is_some_and(|max| now - self.started >= max) {
             return Some(Stop::Time);
         }

@@ -9,7 +9,8 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
-use std::time::Instant;
+
+use fathom_record::pace::Moment;
 
 use super::spin_barrier::SpinBarrier;
 
@@ -23,7 +24,7 @@ struct Job<P> {
 #[derive(Clone, Copy)]
 enum List {
     /// A number of items, claimed in order, until the time is over.
-    InOrder(usize, Option<Instant>),
+    InOrder(usize, Option<Moment>),
     /// The items of [`Workers::homes`].
     Homes,
 }
@@ -92,7 +93,7 @@ impl<'a, P: Copy + Send + Sync> Workers<'a, P> {
         &self,
         phase: P,
         items: usize,
-        deadline: Option<Instant>,
+        deadline: Option<Moment>,
         alone: bool,
     ) -> usize {
         self.next.store(0, Ordering::Relaxed);
@@ -153,9 +154,9 @@ impl<'a, P: Copy + Send + Sync> Workers<'a, P> {
         }
     }
 
-    fn work_in_order(&self, items: usize, deadline: Option<Instant>, work: impl Fn(usize)) {
+    fn work_in_order(&self, items: usize, deadline: Option<Moment>, work: impl Fn(usize)) {
         loop {
-            let late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            let late = deadline.is_some_and(|deadline| Moment::now() >= deadline);
             if late && self.next.load(Ordering::Relaxed) > 0 {
                 return;
             }
@@ -261,11 +262,8 @@ mod tests {
             done[task.item].fetch_add(1, Ordering::Relaxed);
         };
         Workers::gather(3, &work, |workers| {
-            assert_eq!(
-                workers.run((), 100, Some(Instant::now() - Duration::from_secs(1)), true),
-                1
-            );
-            let soon = Instant::now() + Duration::from_millis(20);
+            assert_eq!(workers.run((), 100, Some(Moment::now()), true), 1);
+            let soon = Moment::now() + Duration::from_millis(20);
             let finished = workers.run((), 100, Some(soon), false);
             assert!((1..100).contains(&finished));
             let sum: usize = done[1..].iter().map(|times| times.load(Ordering::Relaxed)).sum();

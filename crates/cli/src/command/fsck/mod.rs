@@ -106,6 +106,7 @@ fn test_one(
         everything: args.everything,
         fields: args.field.clone(),
     };
+    crate::supervise::worker::share_budget(args.budget);
     let plan = Plan {
         resume: resume(args, &subject, &choice, out)?,
         choice,
