@@ -32,6 +32,8 @@ pub struct Quirks {
     pub vfs_file_bytes_max: u64,
     /// Most bytes of one attribute's full name and value together, then `ENOSPC` (btrfs: a leaf).
     pub xattr_bytes_max: u32,
+    /// Longest value of an attribute, then `ERANGE` (UBIFS: what fits into an inode).
+    pub xattr_value_bytes_max: u32,
     /// All attributes of an inode fit for sure while the sum of [`Quirks::xattr_cost`] is not more
     /// than this (ext4: one block).
     pub xattr_total_bytes_sure: u32,
@@ -50,6 +52,9 @@ pub struct Quirks {
     pub time_used_min: i64,
     /// See `time_used_min`.
     pub time_used_max: i64,
+    /// Times that are set on the root directory are kept (FAT: it has no entry that could hold them,
+    /// fs/fat/misc.c `fat_truncate_time`; exFAT forgets them at the unmount).
+    pub root_times_kept: bool,
     /// What is beyond this offset is left alone, where the largest file is found out by trying.
     pub offset_bytes_max: u64,
 
@@ -101,6 +106,9 @@ pub struct Quirks {
     /// A position in a directory has the limit of a file's, then `EINVAL` (those whose directories use
     /// `generic_file_llseek`: f2fs, minix, FAT, udf and others). Elsewhere it is any number, a cookie.
     pub directory_seek_limited: bool,
+    /// `read` of a directory is `EINVAL` (gfs2: its directories have no such operation). Elsewhere
+    /// `EISDIR`, as read(2) says.
+    pub directory_read_invalid: bool,
     /// What the entries of a listing say of their types (`d_type`).
     pub entry_types: EntryTypes,
     /// A `chown` to neither a user nor a group does nothing (FUSE: it has nothing to tell the server).
@@ -154,6 +162,9 @@ pub struct Quirks {
     pub statfs_counts_files: bool,
     /// The longest name that `statfs` tells (minix 60; FAT 1530, in bytes of any encoding).
     pub statfs_name_bytes: u32,
+    /// Device nodes have a size, that of the number that is stored (UBIFS: 4). Elsewhere 0; POSIX leaves it
+    /// open, so that it is not compared.
+    pub device_sizes: bool,
     /// What is never compared, because it already differed when the file system was empty: a path and
     /// what of it (`nlink`, `mode`, …). A campaign fills this in when it starts.
     pub not_compared: Vec<(FsPath, String)>,
@@ -263,6 +274,7 @@ const DEFAULT: Quirks = Quirks {
     file_bytes_max: i64::MAX as u64,
     vfs_file_bytes_max: i64::MAX as u64,
     xattr_bytes_max: u32::MAX,
+    xattr_value_bytes_max: u32::MAX,
     xattr_total_bytes_sure: u32::MAX,
     xattr_total_bytes_max: u32::MAX,
     time_sec_min: i64::MIN,
@@ -270,6 +282,7 @@ const DEFAULT: Quirks = Quirks {
     time_grain_nsec: 1,
     time_used_min: i64::MIN,
     time_used_max: i64::MAX,
+    root_times_kept: true,
     offset_bytes_max: i64::MAX as u64,
     lacks: Vec::new(),
     fallocate_allocate: true,
@@ -290,6 +303,7 @@ const DEFAULT: Quirks = Quirks {
     direct_align_bytes: 512,
     seek_negative_is_zero: false,
     directory_seek_limited: false,
+    directory_read_invalid: false,
     entry_types: EntryTypes::All,
     chown_nothing_ignored: false,
     fallocate_privileges_vary: false,
@@ -306,6 +320,7 @@ const DEFAULT: Quirks = Quirks {
     statfs_slack_bytes: 0,
     statfs_counts_files: false,
     statfs_name_bytes: 255,
+    device_sizes: false,
     not_compared: Vec::new(),
     segments_comparable: false,
     modes_not_kept: false,
@@ -353,6 +368,7 @@ const PROFILES: &[(&str, &str)] = profiles![
     "minix",
     "udf",
     "jffs2",
+    "ubifs",
     "vfat",
     "exfat",
     "ntfs3",

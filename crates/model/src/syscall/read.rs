@@ -38,7 +38,8 @@ impl Model {
         }
         verify_area(offset, len)?;
         if file.kind == Kind::Dir {
-            return Err(Errno::EISDIR);
+            let invalid = self.quirks().directory_read_invalid;
+            return Err(if invalid { Errno::EINVAL } else { Errno::EISDIR });
         }
         let len = len.min(TRANSFER_BYTES_MAX);
         let size = self.volume.attr(file.ino)?.size;

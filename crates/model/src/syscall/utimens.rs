@@ -124,4 +124,15 @@ mod tests {
         let times = attr(&m, "f").times;
         assert!(matches!((times.atime, times.mtime), (Stamp::At { sec: 5, .. }, Stamp::Tick(_))));
     }
+    #[test]
+    fn a_root_without_an_entry_keeps_no_times() {
+        let set = |quirks: Quirks, name: &str| {
+            let mut m = model_with(quirks);
+            given(&mut m, &[mkdir("d", 0o755), utimens(at(name), PAST, PAST)]);
+            matches!(attr(&m, name).times.mtime, Stamp::At { .. })
+        };
+        let fat = || Quirks { root_times_kept: false, ..Quirks::default() };
+        assert!(set(Quirks::default(), ".") && set(fat(), "d"));
+        assert!(!set(fat(), ".") && !set(fat(), "d/.."));
+    }
 }

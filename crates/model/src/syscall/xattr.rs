@@ -61,7 +61,10 @@ impl Model {
         let ino = self.target(target)?;
         self.may_change_xattr(ino, name)?;
         handler(self.quirks(), name)?;
-        // Before it looks for the attribute (btrfs_setxattr).
+        // Before they look for the attribute (ubifs_xattr_set, btrfs_setxattr).
+        if value.len > u64::from(self.quirks().xattr_value_bytes_max) {
+            return Err(Errno::ERANGE);
+        }
         if name.as_bytes().len() as u64 + value.len > u64::from(self.quirks().xattr_bytes_max) {
             return Err(Errno::ENOSPC);
         }
@@ -275,6 +278,18 @@ mod tests {
             (get(at("f"), "", 0), Err(E::ERANGE)),
             (remove(at("nope"), &long), Err(E::ENOENT)),
             (remove(at("f"), &long), Err(E::ERANGE)),
+        ];
+        check(&mut m, &table);
+    }
+
+    #[test]
+    fn a_value_that_is_longer_than_the_file_system_takes() {
+        let mut m = model_with(Quirks { xattr_value_bytes_max: 10, ..Quirks::default() });
+        given(&mut m, &[file("f", 0o644)]);
+        let table = [
+            (set(at("f"), "user.a", 10, 0), Ok(0)),
+            (set(at("f"), "user.a", 11, 1), Err(E::ERANGE)),
+            (set(at("f"), "user.b", 11, 2), Err(E::ERANGE)),
         ];
         check(&mut m, &table);
     }

@@ -5,7 +5,7 @@ use fathom_core::{Errno, FsBytes, Mode, Stamp};
 
 use super::inode::Xattrs;
 use super::state::State;
-use super::{Ino, SetTime, Volume, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
+use super::{Ino, ROOT, SetTime, Volume, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use crate::feature::Feature;
 use crate::mutant::Mutant;
 use crate::quirks::Quirks;
@@ -86,10 +86,13 @@ impl Volume {
         if atime.is_none() && mtime.is_none() {
             return Ok(());
         }
-        let grain = self.state.config.quirks.time_grain_nsec;
+        let quirks = &self.state.config.quirks;
+        let (grain, is_kept) = (quirks.time_grain_nsec, ino != ROOT || quirks.root_times_kept);
         let (state, now) = self.edit();
         let stamp = |time| match time {
             SetTime::Now => now,
+            // Nobody knows what it shows instead.
+            SetTime::At { .. } if !is_kept => now,
             SetTime::At { sec, nsec } => cut(sec, nsec, grain),
         };
         state.touch(ino, |inode| {

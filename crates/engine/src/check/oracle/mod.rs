@@ -140,6 +140,9 @@ impl Oracle {
             let volume = model.volume();
             volume.find(path, false).and_then(|ino| volume.attr(ino).ok()).map(|attr| attr.kind)
         };
+        let has_size = |path: &FsPath| {
+            self.quirks.device_sizes && matches!(kind(path), Some(Kind::Char | Kind::Block))
+        };
         differences.retain(|Difference { path, what, .. }| {
             let feature = match what.as_str() {
                 "mode" => Some(Feature::Modes),
@@ -150,6 +153,7 @@ impl Oracle {
                 _ => None,
             };
             feature.is_none_or(|feature| self.quirks.has(feature))
+                && !(what == "size" && has_size(path))
                 && !not_compared.iter().any(|other| other.0 == *path && other.1 == *what)
         });
         differences
@@ -178,6 +182,9 @@ impl Oracle {
             masked.nlink = want.nlink;
         }
         if kind == Some(Kind::Symlink) && !self.quirks.has(Feature::LinkSize) {
+            masked.size = want.size;
+        }
+        if matches!(kind, Some(Kind::Char | Kind::Block)) && self.quirks.device_sizes {
             masked.size = want.size;
         }
         expected.result == found.result && masked == *want
