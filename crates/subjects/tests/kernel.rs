@@ -146,6 +146,7 @@ lives! {
     hfsplus: "hfsplus",
     udf: "udf",
     jffs2: "jffs2",
+    ubifs: "ubifs",
     overlay: "overlay",
     overlay_ext2: "overlay:ext2",
     overlay_ext3: "overlay:ext3",

@@ -80,6 +80,10 @@ impl Image {
                 output: text(&output),
             });
         }
+        if recipe.flash_erase_bytes.is_some() {
+            erase_rest(&memory, recipe.image_bytes)
+                .map_err(SubjectError::io("erase flash in", "memory"))?;
+        }
         let blocks = recipe.image_bytes as usize / BLOCK_BYTES;
         let pristine = std::iter::repeat_with(|| None).take(blocks).collect();
         Ok(Image { memory, pristine, chunk: vec![0; CHUNK_BYTES].into() })
@@ -264,6 +268,17 @@ impl Image {
     }
 }
 
+/// Fills what a program for flash has left out at the end: erased flash reads as ones.
+fn erase_rest(memory: &OwnedFd, image_bytes: u64) -> io::Result<()> {
+    let mut at = rustix::fs::fstat(memory)?.st_size as u64;
+    let ones = [0xff; BLOCK_BYTES];
+    while at < image_bytes {
+        let count = ones.len().min((image_bytes - at) as usize);
+        at += rustix::io::pwrite(memory, &ones[..count], at)? as u64;
+    }
+    Ok(())
+}
+
 /// Runs a checking program on a disk in memory, which it can only read.
 pub(super) fn check(
     memory: &OwnedFd,
@@ -403,6 +418,16 @@ mod tests {
 
     fn allocated_blocks(image: &Image) -> i64 {
         rustix::fs::fstat(&image.memory).unwrap().st_blocks / 8
+    }
+
+    #[test]
+    fn flash_is_erased_behind_what_was_written() {
+        let disk = image(1);
+        erase_rest(&disk.memory, 2 * BLOCK_BYTES as u64 + 10).unwrap();
+        let mut bytes = vec![1; 2 * BLOCK_BYTES + 10];
+        read_exact(&disk.memory, &mut bytes, 0).unwrap();
+        let (written, erased) = bytes.split_at(BLOCK_BYTES);
+        assert!(written.iter().all(|byte| *byte == 0) && erased.iter().all(|byte| *byte == 0xff));
     }
 
     #[test]

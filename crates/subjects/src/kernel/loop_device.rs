@@ -133,6 +133,12 @@ impl LoopDevice {
         }
     }
 
+    /// Writes what is in the device's cache to the image.
+    pub(super) fn write_back(&self) -> Result<(), SubjectError> {
+        let done = rustix::fs::fsync(&self.open);
+        done.map_err(|errno| SubjectError::Loop { what: "write back to it", source: errno.into() })
+    }
+
     /// Makes the kernel forget what it has read of the image, which was changed under it; nothing
     /// may be mounted. `false` if it cannot be told whether it did (a kernel before 6.5) or if
     /// somebody (udev, say) keeps it from doing so: then only a new device will do.

@@ -54,6 +54,9 @@ pub use variant::variants_of;
 /// What saved states may take in memory before the oldest go to a file.
 const SAVED_BYTES_MAX: u64 = 1 << 30;
 
+/// The same in a guest, where each page of a process may be one of the mappings that its host allows.
+const SAVED_BYTES_MAX_IN_GUEST: u64 = 64 << 20;
+
 /// The mode of the reference's root.
 const ROOT_MODE: u32 = 0o755;
 
@@ -92,10 +95,11 @@ impl Disk {
         }
         let image = Image::format(recipe, format)?;
         let guard = recipe.freezes.then(ThawGuard::start).transpose();
+        let saved_bytes_max = if in_guest() { SAVED_BYTES_MAX_IN_GUEST } else { SAVED_BYTES_MAX };
         let mut disk = Disk {
             device: None,
             image,
-            store: SnapshotStore::new(SAVED_BYTES_MAX),
+            store: SnapshotStore::new(saved_bytes_max),
             guard: guard.map_err(SubjectError::io("start", "a process that thaws"))?,
             names: Vec::new(),
         };
@@ -231,8 +235,12 @@ fn unmounted(recipe: &Recipe, disk: Option<&Disk>) -> Result<(), SubjectError> {
         mount::leave_place();
     }
     let Some(device) = disk.and_then(|disk| disk.device.as_ref()) else { return Ok(()) };
-    // Flash claims its device for ever, so that it does not say whether something is mounted.
-    if recipe.flash_erase_bytes.is_some() { Ok(()) } else { device.wait_until_free() }
+    if recipe.flash_volume {
+        flash::detach_volume(device.path())?;
+    }
+    // Flash claims its device for ever, so that it does not say whether something is mounted; what was
+    // written to it may still be in the device's cache.
+    if recipe.flash_erase_bytes.is_some() { device.write_back() } else { device.wait_until_free() }
 }
 
 /// Takes the space away that the recipe does not leave.

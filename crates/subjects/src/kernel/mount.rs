@@ -16,6 +16,7 @@ use rustix::mount::{
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, unmount,
 };
 
+use super::flash;
 use super::log::KernelLog;
 use super::recipe::{Layer, Recipe, version};
 use crate::error::SubjectError;
@@ -29,7 +30,10 @@ const WORK: &str = "work";
 /// Mounts `device` (none for a file system without one) as the recipe says, without its layer.
 pub(super) fn mount(recipe: &Recipe, device: Option<&Path>) -> Result<OwnedFd, SubjectError> {
     let source = match (device, recipe.flash_erase_bytes) {
-        (Some(device), Some(bytes)) => Some(super::flash::of_device(device, bytes)?.into()),
+        (Some(device), Some(bytes)) => {
+            let flash = flash::of_device(device, bytes)?;
+            Some(if recipe.flash_volume { flash::volume_on(&flash)? } else { flash }.into())
+        }
         (device, _) => device.map(|device| device.as_os_str().to_owned()),
     };
     let source = source.map(|source| ("source", source));

@@ -32,6 +32,8 @@ pub struct Recipe {
     pub hidden_xattrs: Vec<String>,
     /// It lives on flash that is erased in pieces of so many bytes: its disk is made one.
     pub flash_erase_bytes: Option<u32>,
+    /// It lies on a volume of UBI on that flash.
+    pub flash_volume: bool,
     /// Whether the disk of a frozen file system is as good as that of an unmounted one.
     pub freezes: bool,
     /// Says whether the unmounted disk is sound.
@@ -105,7 +107,7 @@ pub struct Options {
 }
 
 /// The recipes that come with Fathom, in the order in which they are listed.
-const FILES: [&str; 22] = [
+const FILES: [&str; 23] = [
     include_str!("../../profiles/kernel/tmpfs.toml"),
     include_str!("../../profiles/kernel/ext2.toml"),
     include_str!("../../profiles/kernel/ext3.toml"),
@@ -127,6 +129,7 @@ const FILES: [&str; 22] = [
     include_str!("../../profiles/kernel/hfsplus.toml"),
     include_str!("../../profiles/kernel/udf.toml"),
     include_str!("../../profiles/kernel/jffs2.toml"),
+    include_str!("../../profiles/kernel/ubifs.toml"),
     include_str!("../../profiles/kernel/overlay.toml"),
 ];
 
@@ -155,6 +158,8 @@ struct Written {
     #[serde(default)]
     hidden_xattrs: Vec<String>,
     flash_erase_kib: Option<u32>,
+    #[serde(default)]
+    flash_volume: bool,
     risk: Option<String>,
     #[serde(default)]
     freezes: bool,
@@ -294,6 +299,7 @@ impl Written {
             removed_entries: self.removed_entries,
             hidden_xattrs: self.hidden_xattrs,
             flash_erase_bytes: self.flash_erase_kib.map(|kib| kib << 10),
+            flash_volume: self.flash_volume,
             freezes: self.freezes,
             log_ignored: self.log_ignored,
             checker,
