@@ -24,8 +24,22 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// A keeper that was asked to end its guest may take so long.
 const ENDED_WITHIN: Duration = Duration::from_secs(5);
 
+/// A tick of the times in proc(5): USER_HZ is 100 on every architecture that Linux runs on as a guest.
+const TICK_MILLIS: u64 = 10;
+
 /// A place with less than that is full.
 const SPACE_LEFT: u64 = 1 << 20;
+
+/// What to tell somebody whose guest got no further mapping of the host: see
+/// [`crate::report::is_out_of_mappings`].
+pub fn out_of_mappings() -> String {
+    let limit = fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
+    format!(
+        "the host refused a process of the guest a further mapping of memory: its memory is limited, or it \
+         has vm.max_map_count ({}) of them; as root: sysctl -w vm.max_map_count=1048576",
+        limit.trim()
+    )
+}
 
 /// How a guest ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,6 +129,17 @@ impl Guest {
     /// The number of the kernel's process, once there is one.
     pub fn kernel_process(&self) -> Option<u32> {
         fs::read_to_string(self.directory().join(file::PROCESS)).ok()?.trim().parse().ok()
+    }
+
+    /// Processor time that the kernel's process has taken.
+    pub fn processor_time(&self) -> Duration {
+        let ticks = || {
+            let stat = fs::read_to_string(format!("/proc/{}/stat", self.kernel_process()?)).ok()?;
+            // proc(5): utime and stime are fields 14 and 15, the name in parentheses is the second.
+            let fields = stat.rsplit_once(") ")?.1.split(' ').skip(11).take(2);
+            fields.map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()
+        };
+        Duration::from_millis(ticks().unwrap_or(0) * TICK_MILLIS)
     }
 
     /// The guest's memory: a file that outlives the guest as long as it is open. `None` while there

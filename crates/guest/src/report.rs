@@ -86,6 +86,12 @@ pub fn is_out_of_memory(console: &str) -> bool {
         || console.contains("Out of memory and no killable")
 }
 
+/// Whether the host gave a process of the guest no further mapping: its memory is limited, or it has as many
+/// as Linux allows (`report_enomem` in arch/um/kernel/tlb.c).
+pub fn is_out_of_mappings(console: &str) -> bool {
+    console.contains("UML ran out of memory on the host side")
+}
+
 /// `[    0.000000] text` without the time.
 fn without_time(line: &str) -> &str {
     match line.trim_end().strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
@@ -261,5 +267,8 @@ mod tests {
         assert!(is_survivable(titles[6].0) && !is_survivable(titles[0].0));
         assert_eq!(read("EXT4-fs (loop0): mounted filesystem\n"), None);
         assert!(is_out_of_memory("Out of memory: Killed process 12 (fathom)"));
+        assert!(is_out_of_mappings(
+            "[  1.5] UML ran out of memory on the host side! This can happen"
+        ));
     }
 }

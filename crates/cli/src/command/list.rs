@@ -52,6 +52,26 @@ fn subjects(kernel: Option<&Kernel>, json: bool) -> Result<()> {
     Ok(print(&table(&lines))?)
 }
 
+/// Refuses a subject of the list that a guest with this kernel cannot have, with the reasons.
+///
+/// # Errors
+/// If something is missing.
+pub(crate) fn refuse_missing(subject: &str, kernel: &Kernel) -> Result<()> {
+    let rows = catalogue().rows();
+    let Some(row) = rows.iter().find(|row| row.name == subject) else { return Ok(()) };
+    let missing: Vec<String> =
+        row.needs.iter().filter_map(|need| missing_in(kernel, need)).collect();
+    if !missing.is_empty() {
+        bail!(
+            "{subject} cannot be had in a guest with Linux {}: {} (`fathom list --guest KERNEL` shows what \
+             can)",
+            kernel.release,
+            missing.join(", ")
+        );
+    }
+    Ok(())
+}
+
 /// What is missing in a guest with this kernel, whose root and programs are the host's.
 fn missing_in(kernel: &Kernel, need: &Need) -> Option<String> {
     match need {

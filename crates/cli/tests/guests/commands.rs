@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use super::common::running::signal;
@@ -142,19 +142,52 @@ fn a_campaign_in_a_guest_ends_in_time_and_when_it_is_asked_to() {
     assert_eq!(run["complete"], false, "{run}");
 }
 
-/// The exit code of a campaign that is interrupted once it executes operations.
+#[test]
+fn a_search_in_a_guest_tells_what_it_finds_and_ends_when_it_is_asked_to() {
+    let Some(kernel) = own("a_search_in_a_guest_tells_what_it_finds") else { return };
+    let dir = scratch();
+    let args = ["crash", "littlefs", "--depth", "9", "--guest", &kernel];
+    let mut command = common::command(&args, dir.path());
+    let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // The guest's clock stands still, and yet what was found is there while the search goes on.
+    let has_finding = || {
+        let entries = fs::read_dir(dir.path().join("fathom-out")).into_iter().flatten().flatten();
+        entries.into_iter().any(|entry| entry.path().join("finding.toml").exists())
+    };
+    wait(&mut child, "a finding", |_| has_finding().then_some(()));
+    signal("INT", &child.id().to_string());
+    let code = wait(&mut child, "an end", |child| child.try_wait().unwrap()).code();
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
+    assert_eq!(code, Some(1), "{said}");
+    // It ended by itself, and was not ended with its guest.
+    assert!(!said.contains("guests died"), "{said}");
+}
+
+/// Waits for something that a program does, and ends the program if it does not come.
+fn wait<T>(child: &mut Child, what: &str, mut look: impl FnMut(&mut Child) -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(180);
+    loop {
+        if let Some(found) = look(child) {
+            return found;
+        }
+        if Instant::now() > deadline {
+            let _ = (child.kill(), child.wait());
+            panic!("{what} does not come");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The exit code of a campaign that is interrupted once it is under way.
 fn interrupted(args: &[&str], dir: &Path) -> Option<i32> {
+    let _ = fs::remove_dir_all(dir.join("fathom-out"));
     let mut command = common::command(args, dir);
     let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
-    std::thread::sleep(Duration::from_secs(8));
+    let run = dir.join("fathom-out/run.json");
+    wait(&mut child, "a campaign", |_| run.exists().then_some(()));
     signal("INT", &child.id().to_string());
-    let deadline = Instant::now() + Duration::from_secs(60);
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status.code();
-        }
-        assert!(Instant::now() < deadline, "it does not end");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait(&mut child, "an end", |child| child.try_wait().unwrap()).code()
 }

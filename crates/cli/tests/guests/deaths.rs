@@ -225,3 +225,17 @@ fn no_space_where_the_memory_lives_is_said() {
     assert_eq!(answer.code, Some(2), "{}{}", answer.out, answer.err);
     assert!(answer.err.contains("FATHOM_GUEST_MEMORY_DIR"), "{}", answer.err);
 }
+
+#[test]
+fn mappings_that_the_host_refuses_are_no_finding() {
+    let Some(kernel) = debian("mappings_that_the_host_refuses") else { return };
+    let limit = fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
+    if limit.trim() != "65530" {
+        return println!("SKIP mappings_that_the_host_refuses: vm.max_map_count is {limit}");
+    }
+    let dir = scratch();
+    let args = ["check", "test:scatters-memory-after-20", "--guest", kernel, "--ops", "40"];
+    let answer = fathom(&[&args[..], &["--seed", "3"]].concat(), dir.path());
+    assert_eq!(answer.code, Some(2), "{}{}", answer.out, answer.err);
+    assert!(answer.err.contains("sysctl -w vm.max_map_count"), "{}", answer.err);
+}

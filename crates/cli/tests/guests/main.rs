@@ -7,6 +7,7 @@ mod common;
 
 mod commands;
 mod deaths;
+mod refusals;
 
 use std::fs;
 use std::path::Path;
@@ -105,23 +106,6 @@ fn a_kernel_that_panics_is_a_finding_and_the_next_guest_goes_on() {
     let again = fathom(&args, dir.path());
     assert_eq!(again.code, Some(0), "{}{}", again.out, again.err);
     assert!(again.out.contains("known: kernel_panic"), "{}", again.out);
-}
-
-#[test]
-fn what_cannot_be_a_guest_is_refused_with_the_next_step() {
-    let dir = scratch();
-    let refused = |kernel: &str, environment: &[(&str, &str)], words: &str| {
-        let args = ["check", "tmpfs", "--guest", kernel, "--ops", "10"];
-        let answer = fathom_with(&args, dir.path(), environment);
-        assert_eq!(answer.code, Some(2), "{kernel}: {}", answer.err);
-        assert!(answer.err.contains(words), "{kernel}: {}", answer.err);
-    };
-    refused("nothing-like-that", &[], "no kernel is called");
-    refused("/bin/true", &[], "is no User-Mode Linux kernel");
-    refused("/etc/passwd", &[], "no ELF executable");
-    if debian("what_cannot_be_a_guest").is_some() {
-        refused("debian", &[("FATHOM_GUEST_MEMORY_DIR", "/proc")], "no place for the memory");
-    }
 }
 
 #[test]

@@ -33,11 +33,13 @@ pub(crate) enum Death {
     Kernel,
     /// No death: two threads race, and if they meet in a bad moment the answer is `EIO`.
     Race,
+    /// Memory is used page by page with holes between, until the host of a guest gives no further mapping.
+    Mappings,
 }
 
 impl Death {
     /// Every death, with its name.
-    const ALL: [(&'static str, Death); 8] = [
+    const ALL: [(&'static str, Death); 9] = [
         ("dies-by-segv", Death::Segv),
         ("dies-by-kill", Death::Kill),
         ("dies-by-oops", Death::Thread),
@@ -46,12 +48,15 @@ impl Death {
         ("panics", Death::Panic),
         ("crashes-the-kernel", Death::Kernel),
         ("loses-a-race", Death::Race),
+        ("scatters-memory", Death::Mappings),
     ];
 
     /// Dies, or says whether the operation is to fail.
     fn happen(self) -> bool {
-        if self == Death::Race {
-            return race_is_lost();
+        match self {
+            Death::Race => return race_is_lost(),
+            Death::Mappings => scatter_memory(),
+            _ => {}
         }
         // SAFETY: each takes numbers only; what becomes of the process is the purpose.
         unsafe {
@@ -84,7 +89,7 @@ impl Death {
                     // If that fails the operation is executed, and the test notices.
                     let _ = std::fs::write("/proc/sysrq-trigger", "c");
                 }
-                Death::Race => {}
+                Death::Race | Death::Mappings => {}
             }
         }
         false
@@ -96,6 +101,28 @@ const RACE_STEPS: u64 = 64;
 
 /// A step of their waiting.
 const RACE_STEP_MICROS: u64 = 300;
+
+/// The first thread sleeps so long between the two halves of its work: as short as a sleep can be, so that
+/// the other one seldom comes in between. (If it only gave its processor away, that would be for milliseconds
+/// where many want it.)
+const RACE_GAP: Duration = Duration::from_nanos(1);
+
+/// Pieces of memory that are used in part, and their size: together more pages than Linux lets a process
+/// have mappings (vm.max_map_count, 65530 by default).
+const SCATTERED_PIECES: usize = 4;
+const SCATTERED_BYTES: usize = 200 << 20;
+
+/// Uses every second page of some memory. A page of a guest's process is a mapping of the process that runs
+/// it on the host, if its neighbours are not used.
+fn scatter_memory() {
+    const PAGE_BYTES: usize = 4096;
+    let mut pieces: Vec<Vec<u8>> = Vec::new();
+    for _ in 0..SCATTERED_PIECES {
+        let mut piece = vec![0u8; SCATTERED_BYTES];
+        piece.iter_mut().step_by(2 * PAGE_BYTES).for_each(|byte| *byte = 1);
+        pieces.push(std::hint::black_box(piece));
+    }
+}
 
 /// Whether the second thread looks in the moment in which the first has done half of its work. Both wait
 /// for a while first, as threads that wait for a disk do.
@@ -110,7 +137,7 @@ fn race_is_lost() -> bool {
         scope.spawn(|| {
             pause();
             data.store(true, Ordering::SeqCst);
-            std::thread::yield_now();
+            std::thread::sleep(RACE_GAP);
             mark.store(true, Ordering::SeqCst);
         });
         let second = scope.spawn(|| {

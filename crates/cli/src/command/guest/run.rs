@@ -166,7 +166,12 @@ impl ConsoleTail {
 fn tell(guest: &Guest, kernel: &Kernel, end: &End, console: bool) -> Result<u8> {
     Ok(match end {
         End::Guest(GuestEnd::Code(code)) => *code as u8,
-        End::Guest(GuestEnd::Signal(signal)) => (SIGNALLED + signal) as u8,
+        End::Guest(GuestEnd::Signal(signal)) => {
+            if report::is_out_of_mappings(&guest.console_since_boot()) {
+                say!("fathom: {}", fathom_guest::guest::out_of_mappings());
+            }
+            (SIGNALLED + signal) as u8
+        }
         End::Guest(GuestEnd::Refused(reason)) => bail!("the command was not started: {reason}"),
         End::Guest(GuestEnd::Died(_)) if !guest.is_booted() => {
             bail!("{} does not boot; its console says:\n{}", kernel.release, tail(guest))

@@ -19,6 +19,9 @@ use crate::text::{print, print_json, say};
 /// The name of `run.json`.
 const RUN: &str = "run.json";
 
+/// Why a campaign stopped that did not stop by itself.
+const LIMIT_REACHED: &str = "its limit of time, operations or findings was reached";
+
 /// Deaths of a campaign's guests.
 pub(super) struct Deaths<'a> {
     cli: &'a Cli,
@@ -140,8 +143,7 @@ impl<'a> Deaths<'a> {
     /// The last guest came to its end: adds what the others left.
     pub(super) fn finish(&self, code: u8, round: &Round<'_>, operations: u64) -> Result<u8> {
         let mut code = code;
-        let before: usize = self.earlier.iter().map(|run| run.findings.len()).sum();
-        if code != 2 && (self.reported().count() > 0 || before > 0) {
+        if code != 2 && self.found() > 0 {
             code = 1;
         }
         if self.count > 0 {
@@ -156,15 +158,38 @@ impl<'a> Deaths<'a> {
 
     /// Nothing is left to do after a death.
     pub(super) fn over(&self, operations: u64) -> Result<u8> {
-        self.merge(Some("its limit of time, operations or findings was reached"), operations);
+        self.refuse_vacuous(operations)?;
+        self.merge(Some(LIMIT_REACHED), operations);
         self.summary(true, operations)
+    }
+
+    /// Refuses to call a campaign clean that has executed nothing, as when its time was over before a guest
+    /// on a busy host had booted.
+    fn refuse_vacuous(&self, operations: u64) -> Result<()> {
+        let counts = matches!(self.cli.command, Some(Command::Check(_) | Command::Crash(_)));
+        if counts && operations == 0 && self.found() == 0 {
+            anyhow::bail!(
+                "nothing was executed: this run says nothing; give it more time (--budget)"
+            );
+        }
+        Ok(())
+    }
+
+    /// How many findings there are that are not known.
+    fn found(&self) -> usize {
+        let before: usize = self.earlier.iter().map(|run| run.findings.len()).sum();
+        self.reported().count() + before
     }
 
     /// The time was over and the last guest was in the middle of something: what it has found is on disk.
     pub(super) fn time_over(&self, round: &Round<'_>, operations: u64) -> Result<u8> {
         say!("fathom: the time is over: the guest was ended in the middle of its work");
-        let code = self.over(operations)?;
-        Ok(if round.findings() > 0 { 1 } else { code })
+        if round.findings() > 0 {
+            self.merge(Some(LIMIT_REACHED), operations);
+            self.summary(true, operations)?;
+            return Ok(1);
+        }
+        self.over(operations)
     }
 
     /// Somebody interrupted the campaign.
@@ -175,8 +200,7 @@ impl<'a> Deaths<'a> {
     }
 
     fn summary(&self, complete: bool, operations: u64) -> Result<u8> {
-        let found = self.reported().count()
-            + self.earlier.iter().map(|run| run.findings.len()).sum::<usize>();
+        let found = self.found();
         say!("fathom: {} guests died; operations in all: {operations}", self.count);
         if self.cli.json.is_some() {
             print_json(&json!({
@@ -292,5 +316,26 @@ impl<'a> DeadGuest<'a> {
         let mut record = finding.record();
         record.evidence.push(Evidence::text("console.txt", self.console.clone()));
         record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[test]
+    fn a_campaign_that_executed_nothing_is_not_clean() {
+        let dir = tempfile::tempdir().unwrap();
+        let over = |words: &[&str], operations| {
+            let cli = Cli::try_parse_from([&["fathom"], words].concat()).unwrap();
+            Deaths::new(&cli, dir.path()).unwrap().over(operations)
+        };
+        let error = over(&["check", "model", "--json"], 0).unwrap_err().to_string();
+        assert!(error.contains("nothing was executed"), "{error}");
+        assert_eq!(over(&["check", "model"], 1).unwrap(), 0);
+        // It counts other things than operations.
+        assert_eq!(over(&["fsck", "e2fsck"], 0).unwrap(), 0);
     }
 }

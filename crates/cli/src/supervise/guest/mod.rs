@@ -4,9 +4,10 @@
 //! operations or its time, and with the next seeds. The host keeps the clock: that of a guest with time
 //! travel stands still while it computes (docs/adr/0016-a-guest-is-a-place.md).
 //!
-//! * [`round`]: one guest, from its boot to its end.
+//! * [`round`]: one guest, from its boot to its end; [`boot_watch`]: whether it gets to its command.
 //! * [`finding`]: a death as a finding, and `run.json` of all guests together.
 
+mod boot_watch;
 mod finding;
 mod round;
 
@@ -28,6 +29,7 @@ use super::confirm::{Confirmation, NotRun, Rerun};
 use super::death::{Death, Teller};
 use super::worker::InGuest;
 use crate::args::{Cli, Command};
+use crate::command::list::refuse_missing;
 use crate::locate::finding_dir;
 use crate::plan::clock_seed;
 use crate::text::{print, say};
@@ -54,6 +56,11 @@ pub(crate) struct GuestCampaign<'a> {
 /// Runs the command in guests with this kernel.
 pub(crate) fn run(cli: &Cli, out: &Path, signals: &SignalSource, kernel: &str) -> Result<ExitCode> {
     let kernel = fathom_guest::resolve(kernel)?;
+    match &cli.command {
+        Some(Command::Check(args)) => refuse_missing(&args.subject, &kernel)?,
+        Some(Command::Crash(args)) => refuse_missing(&args.subject, &kernel)?,
+        _ => {}
+    }
     if !kernel.has_time_travel {
         say!(
             "fathom: the kernel {} has no clock of its own (time travel): its guests do not repeat \
@@ -233,6 +240,10 @@ impl GuestCampaign<'_> {
             places.retain(|place| place != Path::new("."));
         }
         places.extend(self.out.is_dir().then(|| self.out.to_owned()));
+        // What a replay leaves is beside the finding, wherever that is.
+        if let Some(Command::Replay(args)) = &self.cli.command {
+            places.extend(finding_dir(&args.what, self.out));
+        }
         places
     }
 }

@@ -12,6 +12,7 @@ use fathom_subjects::supervise::{Board, SignalSource};
 
 use super::super::death::Death;
 use super::super::worker::{About, BOARD, CAMPAIGN, InGuest};
+use super::boot_watch::{BootWatch, Progress};
 use crate::args::{Cli, Command};
 use crate::text::{grouped, say};
 
@@ -19,8 +20,6 @@ use crate::text::{grouped, say};
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How often people are told how it goes.
 const TELL_EVERY: Duration = Duration::from_millis(500);
-/// A kernel that has not started its command after that does not boot.
-const BOOT_WITHIN: Duration = Duration::from_secs(60);
 /// A worker that was asked to end may take so long before its guest is ended.
 const GRACE: Duration = Duration::from_secs(10);
 /// A report may take so long to be printed completely.
@@ -60,6 +59,8 @@ pub(super) struct Round<'a> {
     pub(super) held_output: Vec<u8>,
     /// Since when the worker is to end, and whether somebody interrupted it.
     asked: Option<(Instant, bool)>,
+    /// Whether the guest gets to its command.
+    boot: BootWatch,
     /// When each lane began what it is doing.
     since: BTreeMap<u64, (u64, Instant)>,
     told: Instant,
@@ -91,6 +92,7 @@ impl<'a> Round<'a> {
             signals,
             held_output: Vec::new(),
             asked: None,
+            boot: BootWatch::start(Instant::now()),
             since: BTreeMap::new(),
             told: Instant::now(),
             console_len: 0,
@@ -169,16 +171,30 @@ impl<'a> Round<'a> {
             }
             self.ask(true, &format!("{signal}: stopping at the next operation; again: at once"));
         }
-        if self.board.is_none() && self.guest.age() > BOOT_WITHIN && !self.guest.is_booted() {
-            let seconds = BOOT_WITHIN.as_secs();
-            bail!("the kernel did not boot within {seconds} s; its console says:\n{}", self.tail());
-        }
+        self.watch_boot()?;
         if let Some(death) = self.listen() {
             return Ok(Some(death));
         }
         let death = self.watch_lanes().or_else(|| self.watch_stall());
         self.tell(started);
         Ok(death.or_else(|| self.watch_clock(started)))
+    }
+
+    /// Gives up a kernel that does not get to its command.
+    fn watch_boot(&mut self) -> Result<()> {
+        if self.board.is_some() || self.guest.is_booted() {
+            return Ok(());
+        }
+        let progress = Progress {
+            console_bytes: self.guest.console().len(),
+            computed: self.guest.processor_time(),
+        };
+        match self.boot.look(progress, Instant::now()) {
+            Some(why) => {
+                bail!("the kernel does not boot ({why}); its console says:\n{}", self.tail())
+            }
+            None => Ok(()),
+        }
     }
 
     fn ask(&mut self, interrupted: bool, words: &str) {
@@ -299,6 +315,9 @@ impl<'a> Round<'a> {
         let console = self.guest.console_since_boot();
         if matches!(end, GuestEnd::Died(_)) && self.guest.is_without_space() {
             bail!("{NO_SPACE}");
+        }
+        if !matches!(end, GuestEnd::Code(0 | 1)) && report::is_out_of_mappings(&console) {
+            bail!("{}", fathom_guest::guest::out_of_mappings());
         }
         let status = match end {
             GuestEnd::Code(code @ 0..=2) => return Ok(RoundEnd::Code(code as u8)),
