@@ -18,6 +18,7 @@ fn main() {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         [_, "answer", dir] => answer(Path::new(dir)),
+        [_, "hold", seed] => hold(seed.parse().expect("a number")),
         [_, filters @ ..] => tests(filters),
         [] => {}
     }
@@ -28,6 +29,17 @@ fn answer(dir: &Path) {
     let question = std::fs::read_to_string(dir.join("question")).unwrap();
     std::fs::write(dir.join("answer"), format!("{question} in {}", release())).unwrap();
     println!("answered");
+}
+
+/// Boots a guest that runs for ever, says where, and waits to be killed.
+fn hold(seed: u64) {
+    let own = std::env::var("FATHOM_GUEST_KERNEL").unwrap_or_else(|_| "debian".to_owned());
+    let kernel = resolve(&own).expect("a kernel");
+    let guest = Guest::start(&script(&kernel, seed, FOR_EVER).expect("a script")).expect("a guest");
+    println!("{}", guest.directory().display());
+    loop {
+        std::thread::park();
+    }
 }
 
 fn release() -> String {
@@ -212,6 +224,7 @@ fn deterministic(kernels: &Kernels) -> Result<(), String> {
     }
     let (_, again, _) = finish(&script(kernel, 7, WORK)?)?;
     expect(&again, &first)?;
+    random_calls(kernel)?;
     expect(first.lines().count(), 3)?;
     let (_, other, _) = finish(&script(kernel, 8, WORK)?)?;
     for (one, two) in first.lines().zip(other.lines()).filter(|(one, _)| !one.contains('.')) {
@@ -220,6 +233,21 @@ fn deterministic(kernels: &Kernels) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Every boot asks for random bytes as often, and each time for as many: what it does with them is the same.
+fn random_calls(kernel: &Kernel) -> Result<(), String> {
+    let calls = || -> Result<Vec<u64>, String> {
+        let boot = script(kernel, 7, "true")?;
+        let mut guest = Guest::start(&boot).map_err(|error| error.to_string())?;
+        let end = guest.wait(PATIENCE).map_err(|error| error.to_string())?;
+        expect(end, Some(GuestEnd::Code(0)))?;
+        Ok(guest.random_calls())
+    };
+    let first = calls()?;
+    println!("calls for random bytes: {first:?}");
+    expect(first.is_empty(), false)?;
+    expect(calls()?, first)
 }
 
 /// Processes that were started in a directory, or that have a file of it open or mapped: the memory of a
@@ -258,39 +286,68 @@ fn is_gone(dir: &Path) -> Result<(), String> {
     }
 }
 
+/// A command that computes, waits and prints.
+const FOR_EVER: &str = "while :; do sleep 1; done & while :; do echo x; done";
+
 fn leaves_nothing(kernels: &Kernels) -> Result<(), String> {
     let Some(kernel) = kernels.all().next() else { return skip("leaves_nothing", "no kernel") };
-    let count: u64 = std::env::var("FATHOM_GUEST_KILLS").map_or(20, |text| text.parse().unwrap());
+    let count: u64 = std::env::var("FATHOM_GUEST_KILLS").map_or(15, |text| text.parse().unwrap());
     for round in 0..count {
-        let boot = script(kernel, round, "while :; do sleep 1; done & while :; do echo x; done")?;
-        let mut guest = Guest::start(&boot).map_err(|error| error.to_string())?;
-        let dir = guest.directory().to_owned();
         // From before the kernel is there until after it has started its command.
-        std::thread::sleep(Duration::from_millis(round * 97 % 1500));
-        match round % 4 {
-            0 => drop(guest),
-            1 => {
-                // The kernel alone is killed, as the host's memory killer would.
-                if let Some(pid) = guest.kernel_process() {
-                    kill(pid)?;
-                    let end = guest.wait(PATIENCE).map_err(|error| error.to_string())?;
-                    if !matches!(&end, Some(GuestEnd::Died(status)) if status.signal == Some(9)) {
-                        return Err(format!("{end:?}"));
-                    }
-                }
-                drop(guest);
-            }
-            2 => {
-                // Who keeps the guest is killed: the kernel ends with it.
-                kill(guest.id())?;
-                drop(guest);
-            }
-            _ => {
-                guest.kill();
-                drop(guest);
-            }
-        }
+        let moment = Duration::from_millis(round.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 1500);
+        let dir = match round % 5 {
+            4 => killed_owner(round, moment)?,
+            way => killed(kernel, round, moment, way)?,
+        };
         is_gone(&dir).map_err(|left| format!("round {round}: {left}"))?;
     }
+    println!("{count} guests were killed");
     Ok(())
+}
+
+/// Boots a guest and ends it in one of several ways; returns its directory.
+fn killed(kernel: &Kernel, seed: u64, moment: Duration, way: u64) -> Result<PathBuf, String> {
+    let boot = script(kernel, seed, FOR_EVER)?;
+    let mut guest = Guest::start(&boot).map_err(|error| error.to_string())?;
+    let dir = guest.directory().to_owned();
+    std::thread::sleep(moment);
+    match way {
+        0 => {}
+        1 => {
+            // The kernel alone is killed, as the host's memory killer would.
+            if let Some(pid) = guest.kernel_process() {
+                kill(pid)?;
+                let end = guest.wait(PATIENCE).map_err(|error| error.to_string())?;
+                if !matches!(&end, Some(GuestEnd::Died(status)) if status.signal == Some(9)) {
+                    return Err(format!("{end:?}"));
+                }
+            }
+        }
+        // Who keeps the guest is killed: the kernel ends with it.
+        2 => kill(guest.id())?,
+        _ => guest.kill(),
+    }
+    drop(guest);
+    Ok(dir)
+}
+
+/// Kills the program that booted a guest; returns the guest's directory.
+fn killed_owner(seed: u64, moment: Duration) -> Result<PathBuf, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut owner = std::process::Command::new(program)
+        .args(["hold", &seed.to_string()])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .map_err(|error| error.to_string())?;
+    let mut line = String::new();
+    let said = owner.stdout.take().map(std::io::BufReader::new);
+    let read = said.map(|mut said| std::io::BufRead::read_line(&mut said, &mut line));
+    std::thread::sleep(moment);
+    let killed = kill(owner.id());
+    let _ = owner.wait();
+    killed?;
+    match read {
+        Some(Ok(1..)) => Ok(PathBuf::from(line.trim_end())),
+        _ => Err("the owner did not say where its guest is".to_owned()),
+    }
 }

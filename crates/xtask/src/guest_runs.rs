@@ -39,7 +39,7 @@ const RACE_OPS: &str = "300";
 const RACE_RUNS: usize = 50;
 
 /// Seeds of guests that are tried until one shows the race.
-const RACE_SEEDS_MAX: u64 = 200;
+const RACE_SEEDS_MAX: u64 = 1000;
 
 /// Keeps the host busy until it is dropped.
 struct Busy(Arc<AtomicBool>);
