@@ -23,6 +23,11 @@ pub struct Defect {
 }
 
 impl Defect {
+    /// The same image looks different every time.
+    pub(super) fn two_trees() -> Defect {
+        Defect::new(Class::NonDeterministic, "the same image mounted twice shows two trees")
+    }
+
     fn new(class: Class, what: impl Into<String>) -> Defect {
         Defect { class, what: what.into() }
     }
@@ -100,9 +105,7 @@ fn unreadable(view: &View) -> Option<Defect> {
 
 fn troubled(trouble: &Trouble) -> Defect {
     let (class, what) = match trouble {
-        Trouble::TwoTrees => {
-            (Class::NonDeterministic, "the same image mounted twice shows two trees".to_owned())
-        }
+        Trouble::TwoTrees => return Defect::two_trees(),
         Trouble::Recovery(errno) => (Class::NotUsable, format!("recovery fails with {errno}")),
         Trouble::RecoveryChanges => {
             (Class::NotIdempotent, "recovery changes the visible tree".to_owned())

@@ -22,7 +22,7 @@ use crate::crash::last_words;
 use crate::crash::ledger::Sighting;
 use crate::crash::prefixes;
 use crate::crash::promise::{BrokenPromise, DiskContents, Promise};
-use crate::crash::recovery::Recovered;
+use crate::crash::recovery::{Defect, Recovered};
 use crate::crash::script::{Event, Script};
 use crate::crash::workload::Step;
 
@@ -407,10 +407,32 @@ impl CrashSystem<'_> {
         known: &Recovered,
         capacity_floor: Option<u64>,
     ) -> Option<(Cause, String)> {
-        let (cause, what) = self.violation(interruption, image, known, capacity_floor)?;
+        let (mut cause, mut what) = self.violation(interruption, image, known, capacity_floor)?;
+        if cause.class != Class::NonDeterministic && !self.shows_again(image, known) {
+            let defect = Defect::two_trees();
+            cause = Cause::new(defect.class, interruption.op, anonymous(&defect.what));
+            what = defect.what;
+        }
         let Interruption { window, issued, returned, .. } = interruption;
         let unflushed = issued.unflushed(window, point, *returned);
         Some((Cause { unflushed, ..cause }, what))
+    }
+
+    /// Whether a disk that is to be accused shows the same tree in two more mounts: what looks different
+    /// every time is chance, and says so. Asked of file systems in this process, whose examinations
+    /// mostly look once; others look twice in each.
+    fn shows_again(&self, image: &Image, known: &Recovered) -> bool {
+        if self.subject.batch_disks() > 1 || !self.subject.is_deterministic() {
+            return true;
+        }
+        (0..2).all(|_| {
+            let facts = self.subject.examine(std::slice::from_ref(image), &Questions::VIEW);
+            // A failure of ours is no reason to doubt.
+            let Some(facts) = facts.ok().and_then(|facts| facts.into_iter().next()) else {
+                return true;
+            };
+            Recovered::from(&*facts).tree == known.tree
+        })
     }
 
     /// Judges a disk by itself.
