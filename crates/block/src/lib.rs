@@ -51,6 +51,6 @@ pub use crash::{Bounds, CrashPoint, Distinct, Enumerator, Level, Window};
 pub use disks::{DiskFileSystem, Examine, Record};
 pub use geometry::{Geometry, GeometryError};
 pub use image::{Erased, Image};
-pub use in_process::{InProcess, OwnedInProcess};
+pub use in_process::InProcess;
 pub use log::{Event, WriteLog};
 pub use recorder::{DeviceError, Recorder};

@@ -54,7 +54,7 @@ fn measure(known: &library::Known, probe: bool) -> Speed {
         order: Default::default(),
     };
     let before = cpu_seconds();
-    let report = crash(&InProcess(&*subject), &plan, &mut Silent).expect("the check runs");
+    let report = crash(&InProcess::new(&*subject), &plan, &mut Silent).expect("the check runs");
     let cpu_seconds = cpu_seconds() - before;
     assert_eq!(report.memo.refuted, 0, "the memo of {} was wrong", known.name);
     let images = report.crash_images as f64;

@@ -60,7 +60,7 @@ fn without_failure(found: &Path, library: &dyn BlockBacked) -> Vec<u8> {
     let ops = borrow_all(&ops);
     let base = library.format().expect("it can be formatted");
     let workload = Workload { ops: &ops, end: End::PowerOff, look: false };
-    let recorded = InProcess(library).record(&base, &workload).expect("no fault");
+    let recorded = InProcess::new(library).record(&base, &workload).expect("no fault");
     recorded.expect("it mounts").disk_after(&base).to_vec()
 }
 

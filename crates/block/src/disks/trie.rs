@@ -60,6 +60,18 @@ struct Run {
 }
 
 impl Run {
+    /// These units, in no more memory than they need: most of a memo are runs.
+    fn of(units: &[(u32, Cell)]) -> Run {
+        Run::with_room(units.len(), units.iter().copied())
+    }
+
+    /// At most so many units.
+    fn with_room(count: usize, units: impl Iterator<Item = (u32, Cell)>) -> Run {
+        let mut run = Run { stretches: Vec::new(), cells: Vec::with_capacity(count) };
+        units.for_each(|(unit, cell)| run.push(unit, cell));
+        run
+    }
+
     fn push(&mut self, unit: u32, cell: Cell) {
         match self.stretches.last_mut() {
             Some((first, count)) if *first + *count == unit => *count += 1,
@@ -80,20 +92,6 @@ impl Run {
 
     fn units(&self) -> impl Iterator<Item = (u32, Cell)> {
         self.stretches().flat_map(|(first, cells)| (first..).zip(cells.iter().copied()))
-    }
-}
-
-impl Extend<(u32, Cell)> for Run {
-    fn extend<T: IntoIterator<Item = (u32, Cell)>>(&mut self, units: T) {
-        units.into_iter().for_each(|(unit, cell)| self.push(unit, cell));
-    }
-}
-
-impl FromIterator<(u32, Cell)> for Run {
-    fn from_iter<T: IntoIterator<Item = (u32, Cell)>>(units: T) -> Run {
-        let mut run = Run::default();
-        run.extend(units);
-        run
     }
 }
 
@@ -236,7 +234,8 @@ impl<A> Trie<A> {
         read: &[(u32, Cell)],
         answer: A,
     ) -> Result<(), NotDeterministic> {
-        let mut after = self.nodes[at].run.units().skip(same);
+        let whole = &self.nodes[at].run;
+        let mut after = whole.units().skip(same);
         let (Some((unit, held)), Some(((next, holds), rest))) = (after.next(), read.split_first())
         else {
             return Err(NotDeterministic);
@@ -244,8 +243,8 @@ impl<A> Trie<A> {
         if *next != unit {
             return Err(NotDeterministic);
         }
-        let run: Run = after.collect();
-        let before: Run = self.nodes[at].run.units().take(same).collect();
+        let run = Run::with_room(whole.cells.len() - same - 1, after);
+        let before = Run::with_room(same, whole.units().take(same));
         let leaf = self.leaf(rest, answer);
         let (holds, below) = (*holds, self.nodes.len());
         let node = &mut self.nodes[at];
@@ -259,8 +258,7 @@ impl<A> Trie<A> {
     fn leaf(&mut self, read: &[(u32, Cell)], answer: A) -> usize {
         // The node itself, its branch and its answer count as much as eight units.
         self.units += read.len() + 8;
-        let run = read.iter().copied().collect();
-        self.nodes.push(Node { run, then: Then::Answer(answer) });
+        self.nodes.push(Node { run: Run::of(read), then: Then::Answer(answer) });
         self.nodes.len() - 1
     }
 }

@@ -26,7 +26,10 @@ impl Examine for InProcess<'_> {
         disks: &[Image],
         questions: &Questions,
     ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
-        disks.iter().map(|disk| examine(self.0, disk, questions, None).map(Arc::new)).collect()
+        disks
+            .iter()
+            .map(|disk| examine(self.library(), disk, questions, None).map(Arc::new))
+            .collect()
     }
 
     fn examine_knowing(
@@ -35,7 +38,7 @@ impl Examine for InProcess<'_> {
         questions: &Questions,
         memo: &Memo,
     ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
-        let known = |disk| examine(self.0, disk, questions, Some(memo)).map(Arc::new);
+        let known = |disk| examine(self.library(), disk, questions, Some(memo)).map(Arc::new);
         disks.iter().map(known).collect()
     }
 }

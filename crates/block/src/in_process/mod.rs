@@ -10,114 +10,62 @@ mod usable;
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 use fathom_core::HarnessFault;
 
 use crate::backed::{BlockBacked, Guarantee};
-use crate::disks::{
-    DiskFileSystem, Examine, Facts, Memo, Questions, Record, Recording, SubjectFailure, Workload,
-};
+use crate::disks::DiskFileSystem;
 use crate::geometry::Geometry;
 use crate::image::Image;
 use crate::recorder::Recorder;
 
 /// A library file system that is recorded and examined in this process.
-#[derive(Clone, Copy)]
-pub struct InProcess<'a>(pub &'a dyn BlockBacked);
+pub struct InProcess<'a>(Library<'a>);
+
+/// The library, borrowed or kept.
+enum Library<'a> {
+    Borrowed(&'a dyn BlockBacked),
+    Kept(Box<dyn BlockBacked>),
+}
+
+impl<'a> InProcess<'a> {
+    /// Records and examines with a library that somebody else keeps.
+    pub fn new(library: &'a dyn BlockBacked) -> InProcess<'a> {
+        InProcess(Library::Borrowed(library))
+    }
+
+    /// Records and examines with this library.
+    pub fn keeping(library: Box<dyn BlockBacked>) -> InProcess<'static> {
+        InProcess(Library::Kept(library))
+    }
+
+    fn library(&self) -> &dyn BlockBacked {
+        match &self.0 {
+            Library::Borrowed(library) => *library,
+            Library::Kept(library) => &**library,
+        }
+    }
+}
 
 impl DiskFileSystem for InProcess<'_> {
     fn name(&self) -> &str {
-        self.0.name()
+        self.library().name()
     }
 
     fn version(&self) -> &str {
-        self.0.version()
+        self.library().version()
     }
 
     fn geometry(&self) -> Geometry {
-        self.0.geometry()
+        self.library().geometry()
     }
 
     fn guarantee(&self) -> &Guarantee {
-        self.0.guarantee()
+        self.library().guarantee()
     }
 
     fn format(&self) -> Result<Image, HarnessFault> {
-        self.0.format()
-    }
-}
-
-/// A library file system that is recorded and examined in this process, with the library itself.
-pub struct OwnedInProcess(pub Box<dyn BlockBacked>);
-
-#[deny(clippy::missing_trait_methods, reason = "a method with a default would be lost silently")]
-impl Record for OwnedInProcess {
-    fn record(
-        &self,
-        base: &Image,
-        workload: &Workload<'_>,
-    ) -> Result<Result<Recording, SubjectFailure>, HarnessFault> {
-        InProcess(&*self.0).record(base, workload)
-    }
-}
-
-#[deny(clippy::missing_trait_methods, reason = "a method with a default would be lost silently")]
-impl Examine for OwnedInProcess {
-    fn examine(
-        &self,
-        disks: &[Image],
-        questions: &Questions,
-    ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
-        InProcess(&*self.0).examine(disks, questions)
-    }
-
-    fn examine_knowing(
-        &self,
-        disks: &[Image],
-        questions: &Questions,
-        memo: &Memo,
-    ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
-        InProcess(&*self.0).examine_knowing(disks, questions, memo)
-    }
-
-    fn examine_telling_reads(
-        &self,
-        disks: &[Image],
-        questions: &Questions,
-    ) -> Option<Result<Vec<Arc<Facts>>, HarnessFault>> {
-        InProcess(&*self.0).examine_telling_reads(disks, questions)
-    }
-
-    fn batch_disks(&self) -> usize {
-        InProcess(&*self.0).batch_disks()
-    }
-}
-
-#[deny(clippy::missing_trait_methods, reason = "a method with a default would be lost silently")]
-impl DiskFileSystem for OwnedInProcess {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn version(&self) -> &str {
-        self.0.version()
-    }
-
-    fn geometry(&self) -> Geometry {
-        self.0.geometry()
-    }
-
-    fn guarantee(&self) -> &Guarantee {
-        self.0.guarantee()
-    }
-
-    fn format(&self) -> Result<Image, HarnessFault> {
-        self.0.format()
-    }
-
-    fn is_deterministic(&self) -> bool {
-        InProcess(&*self.0).is_deterministic()
+        self.library().format()
     }
 }
 

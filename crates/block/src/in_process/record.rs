@@ -14,8 +14,8 @@ impl Record for InProcess<'_> {
         base: &Image,
         workload: &Workload<'_>,
     ) -> Result<Result<Recording, SubjectFailure>, HarnessFault> {
-        let device = device(self.0, base)?;
-        let recorded = guarded(|| run(self.0, device, workload));
+        let device = device(self.library(), base)?;
+        let recorded = guarded(|| run(self.library(), device, workload));
         Ok(recorded.unwrap_or_else(|message| Err(SubjectFailure::Panic(message))))
     }
 }

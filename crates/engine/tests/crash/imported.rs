@@ -33,7 +33,7 @@ impl Observer for Classes {
 
 /// Three directories, recorded on a new disk.
 fn recorded(toy: &Toy) -> ImportedLog {
-    let subject = InProcess(toy);
+    let subject = InProcess::new(toy);
     let base = subject.format().expect("a disk");
     let ops: Vec<Op> =
         ["a", "b", "c"].map(|path| Op::Mkdir { path: path.into(), mode: DIR_MODE }).into();
@@ -45,7 +45,7 @@ fn recorded(toy: &Toy) -> ImportedLog {
 
 fn judge(toy: &Toy, log: &ImportedLog) -> Result<(ImportCounts, Vec<String>), ImportError> {
     let mut classes = Classes::default();
-    let counts = judge_log(&InProcess(toy), &base(), log, &mut classes)?;
+    let counts = judge_log(&InProcess::new(toy), &base(), log, &mut classes)?;
     Ok((counts, classes.0))
 }
 

@@ -92,7 +92,7 @@ fn on_request() {
         let copy = directory.path().join("copy");
         let mut observer = Restless { left, checkpoint: checkpoint.clone(), copy, stop: true };
         let report =
-            crash(&InProcess(&toy()), &saving(false), &mut observer).expect("a sound plan");
+            crash(&InProcess::new(&toy()), &saving(false), &mut observer).expect("a sound plan");
         assert_eq!(report.search.stop, Stop::Asked);
         assert!(report.search.states < whole.states);
         assert_eq!(Result::from(&run(&toy(), &saving(true))), whole);
@@ -108,8 +108,8 @@ fn from_an_older_checkpoint() {
     let plan = |path: &Path, resume| CrashPlan { config: config.clone(), ..saving(path, resume) };
     let mut observer =
         Restless { left: 1, checkpoint: checkpoint.clone(), copy: copy.clone(), stop: false };
-    let whole =
-        crash(&InProcess(&toy()), &plan(&checkpoint, false), &mut observer).expect("a sound plan");
+    let whole = crash(&InProcess::new(&toy()), &plan(&checkpoint, false), &mut observer)
+        .expect("a sound plan");
     assert_eq!(whole.search.stop, Stop::Depth);
     assert!(fs::read(&copy).expect("a copy") != fs::read(&checkpoint).expect("the last one"));
     let resumed = run(&toy(), &plan(&copy, true));
@@ -122,8 +122,11 @@ fn a_checkpoint_of_another_check_is_refused() {
     let path = directory.path().join("checkpoint");
     run(&toy(), &CrashPlan { states_max: Some(9), ..saving(&path, false) });
     let other = CrashConfig { remember: 1, ..config() };
-    let refused =
-        crash(&InProcess(&toy()), &CrashPlan { config: other, ..saving(&path, true) }, &mut Silent);
+    let refused = crash(
+        &InProcess::new(&toy()),
+        &CrashPlan { config: other, ..saving(&path, true) },
+        &mut Silent,
+    );
     let error = refused.map(|report| report.crash_images).expect_err("another search").to_string();
     assert!(error.contains("another"), "{error}");
 }

@@ -76,7 +76,7 @@ fn plan(config: &CrashConfig) -> CrashPlan {
 fn run(toy: &Toy, plan: &CrashPlan) -> CrashReport {
     static QUIET: Once = Once::new();
     QUIET.call_once(quiet_panics);
-    crash(&InProcess(toy), plan, &mut Silent).expect("a sound plan")
+    crash(&InProcess::new(toy), plan, &mut Silent).expect("a sound plan")
 }
 
 fn check(toy: &Toy, config: &CrashConfig) -> CrashReport {

@@ -142,7 +142,7 @@ fn all_disks(values: u8) -> Vec<Image> {
 /// Examines disks one after the other; returns how often the memo answered what an examination does
 /// not say.
 fn wrong_answers(memo: &Memo, subject: &dyn BlockBacked, disks: &[Image]) -> usize {
-    let examiner = InProcess(subject);
+    let examiner = InProcess::new(subject);
     let differs = |disk: &&Image| {
         let disk = std::slice::from_ref(*disk);
         let said = memo.examine(&examiner, disk, &Questions::TREE).expect("no fault");
@@ -185,7 +185,7 @@ fn a_full_memo_starts_anew_and_a_disabled_one_knows_nothing() {
 fn questions_are_kept_apart() {
     let (subject, memo) = (Pointer::new(Wrong::Nothing), Memo::default());
     let ask = |questions: &Questions| {
-        let facts = memo.examine(&InProcess(&subject), &[disk([1, 2, 3, 4])], questions);
+        let facts = memo.examine(&InProcess::new(&subject), &[disk([1, 2, 3, 4])], questions);
         let view = facts.expect("no fault")[0].view.clone().expect("it mounts");
         view.tree.is_some()
     };
@@ -212,7 +212,7 @@ fn a_subject_that_does_not_tell_what_it_reads_is_noticed() {
 #[test]
 fn chance_refutes_the_memo() {
     let (subject, memo) = (Pointer::new(Wrong::Chance), Memo::default().verified_every(1));
-    let ask = || memo.examine(&InProcess(&subject), &[disk([1, 0, 0, 0])], &Questions::TREE);
+    let ask = || memo.examine(&InProcess::new(&subject), &[disk([1, 0, 0, 0])], &Questions::TREE);
     ask().and_then(|_| ask()).expect("no fault");
     assert_eq!((memo.counts().verified, memo.counts().refuted), (1, 1));
 }
@@ -232,7 +232,7 @@ impl Examine for Forgets {
             facts.read = ReadSet::of_units(facts.read.unit_bytes(), first);
             Arc::new(facts)
         };
-        let facts = InProcess(&self.0).examine(disks, questions)?;
+        let facts = InProcess::new(&self.0).examine(disks, questions)?;
         Ok(facts.into_iter().map(forget).collect())
     }
 }

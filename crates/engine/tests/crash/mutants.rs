@@ -230,7 +230,7 @@ fn a_mount_that_reads_for_ever_is_ended() {
     let good = toy.format().expect("a good image");
     let questions = questions(&base(), &[Level::Torn], false);
     let judged = |disk: &Image| {
-        let facts = InProcess(&toy).examine(std::slice::from_ref(disk), &questions);
+        let facts = InProcess::new(&toy).examine(std::slice::from_ref(disk), &questions);
         Recovered::from(&*facts.expect("examined")[0])
     };
     assert_eq!(judged(&good).defect, None);

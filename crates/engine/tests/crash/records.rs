@@ -73,14 +73,14 @@ fn a_long_run_shrinks_to_the_same() {
     // As it was found, before it was shrunk.
     stored.minimal = finding.script.clone();
     assert!(stored.minimal.ops_len() > finding.minimal.ops_len());
-    let shrunk =
-        shrink_further(&InProcess(&bad()), &stored, Duration::from_secs(10)).expect("no fault");
+    let shrunk = shrink_further(&InProcess::new(&bad()), &stored, Duration::from_secs(10))
+        .expect("no fault");
     let shrunk = shrunk.expect("it still shows");
     assert_eq!(shrunk.minimal, finding.minimal);
     assert_eq!(shrunk.record.id, finding.record.id);
     let fixed = Toy::new(Durable::Operation);
-    let none =
-        shrink_further(&InProcess(&fixed), &stored, Duration::from_secs(10)).expect("no fault");
+    let none = shrink_further(&InProcess::new(&fixed), &stored, Duration::from_secs(10))
+        .expect("no fault");
     assert!(none.is_none());
 }
 
@@ -94,22 +94,22 @@ fn replays_say_what_they_see() {
     assert_eq!((&stored.record, &stored.minimal), (&finding.record, &finding.minimal));
     assert_eq!(stored.script, finding.script);
 
-    let replay = CrashReplay::play(&InProcess(&bad()), &stored).expect("no fault");
+    let replay = CrashReplay::play(&InProcess::new(&bad()), &stored).expect("no fault");
     assert_eq!(replay.verdict, CrashVerdict::Reproduced);
     assert_eq!(replay.cause.as_ref(), Some(&finding.record.cause));
     assert_eq!(replay.finding.to_string(), finding.to_string());
 
-    let fixed =
-        CrashReplay::play(&InProcess(&Toy::new(Durable::Operation)), &stored).expect("no fault");
+    let fixed = CrashReplay::play(&InProcess::new(&Toy::new(Durable::Operation)), &stored)
+        .expect("no fault");
     assert_eq!((fixed.verdict, fixed.cause), (CrashVerdict::NotReproduced, None));
     let panics = Toy::new(Durable::Operation).with(Bug::RecoveryPanics);
-    let other = CrashReplay::play(&InProcess(&panics), &stored);
+    let other = CrashReplay::play(&InProcess::new(&panics), &stored);
     let other = other.expect("no fault");
     assert_eq!(other.verdict, CrashVerdict::Different);
     assert_eq!(other.cause.expect("something else").class, Class::Unmountable);
     // The operation that was interrupted does not exist any more.
     let refusing = Toy::new(Durable::Operation).with(Bug::RenamePanics);
-    let refusing = CrashReplay::play(&InProcess(&refusing), &stored).expect("no fault");
+    let refusing = CrashReplay::play(&InProcess::new(&refusing), &stored).expect("no fault");
     assert_eq!(refusing.verdict, CrashVerdict::NotReproduced);
 
     let toml = fs::read_to_string(path.join("finding.toml")).expect("readable");
@@ -118,7 +118,7 @@ fn replays_say_what_they_see() {
     let changed = toml.replace(&digest, &digest.chars().rev().collect::<String>());
     fs::write(path.join("finding.toml"), changed).expect("written");
     let stored = StoredCrash::read(&path).expect("still a finding");
-    let replay = CrashReplay::play(&InProcess(&bad()), &stored).expect("no fault");
+    let replay = CrashReplay::play(&InProcess::new(&bad()), &stored).expect("no fault");
     assert_eq!(replay.verdict, CrashVerdict::Different);
 }
 

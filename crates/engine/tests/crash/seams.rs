@@ -65,7 +65,7 @@ impl Record for Seam {
         base: &Image,
         workload: &Workload<'_>,
     ) -> Result<Result<Recording, SubjectFailure>, HarnessFault> {
-        let recorded = InProcess(&self.toy).record(base, workload)?;
+        let recorded = InProcess::new(&self.toy).record(base, workload)?;
         Ok(recorded.map(|recording| match &self.stamps {
             Some(stamps) => Seam::stamped(recording, stamps),
             None => recording,
@@ -81,7 +81,7 @@ impl Examine for Seam {
     ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
         assert!(disks.len() <= self.batch, "{} disks at once", disks.len());
         self.largest.fetch_max(disks.len(), Ordering::Relaxed);
-        let mut facts = InProcess(&self.toy).examine(disks, questions)?;
+        let mut facts = InProcess::new(&self.toy).examine(disks, questions)?;
         facts.truncate(disks.len() - self.withheld.min(disks.len()));
         Ok(facts)
     }
@@ -183,7 +183,7 @@ fn a_batch_is_answered_in_its_order() {
     assert_eq!(all.len(), disks.len());
     assert!(Arc::ptr_eq(&one[0], &all[0]), "the first one was known");
     for (facts, disk) in all.iter().zip(&disks) {
-        let alone = InProcess(&seam.toy).examine(std::slice::from_ref(disk), &Questions::TREE);
+        let alone = InProcess::new(&seam.toy).examine(std::slice::from_ref(disk), &Questions::TREE);
         assert!(alone.expect("no fault")[0].agree_with(facts));
     }
 }

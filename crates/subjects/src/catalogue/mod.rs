@@ -33,7 +33,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use fathom_block::{BlockBacked, DiskFileSystem, Geometry, OwnedInProcess};
+use fathom_block::{BlockBacked, DiskFileSystem, Geometry, InProcess};
 use fathom_core::Testbed;
 use fathom_model::{Config, Feature};
 
@@ -236,7 +236,7 @@ pub trait Entry: fmt::Display + Send + Sync {
             Some(geometry) => self.block_backed_on(geometry)?,
             None => self.block_backed()?,
         };
-        Ok(Box::new(OwnedInProcess(library)))
+        Ok(Box::new(InProcess::keeping(library)))
     }
 }
 

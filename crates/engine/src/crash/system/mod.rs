@@ -91,7 +91,7 @@ impl<'a> CrashSystem<'a> {
         subject: &'a dyn BlockBacked,
         config: &'a CrashConfig,
     ) -> Result<CrashSystem<'a>, HarnessFault> {
-        CrashSystem::on(Box::new(InProcess(subject)), config)
+        CrashSystem::on(Box::new(InProcess::new(subject)), config)
     }
 
     /// Formats any file system that can be recorded and examined.
