@@ -292,7 +292,7 @@ impl Image {
 
     /// Shows the parts in which two images of the same shape differ, in order, and perhaps some bytes
     /// around; stops when `show` does. Takes as long as they differ: what they share is not looked at.
-    pub fn visit_differences(
+    pub(crate) fn visit_differences(
         &self,
         other: &Image,
         show: &mut dyn FnMut(Range<usize>) -> ControlFlow<()>,

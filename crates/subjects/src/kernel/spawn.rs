@@ -1,8 +1,8 @@
 //! Starts a program and waits for it, without copying the memory of this process.
 //!
 //! A checker is started for every disk. `fork` would mark every page of this process as shared each time,
-//! which in a guest takes twice as long as the checker itself (User-Mode Linux changes each mapping by a
-//! call to the host; measured: docs/PERFORMANCE.md). The child shares our memory until it executes the
+//! which is slow in a guest (User-Mode Linux changes each mapping by a
+//! call to the host). The child shares our memory until it executes the
 //! program, and we stand still until then (clone(2), `CLONE_VM | CLONE_VFORK`): what posix_spawn(3) does, but
 //! that cannot ask for a signal when we die.
 #![allow(unsafe_code, reason = "starts a process; every block says why it is sound")]

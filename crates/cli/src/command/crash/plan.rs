@@ -62,10 +62,7 @@ pub(crate) fn plan(
     config.remember = args.remember.unwrap_or(config.remember);
     config.identity = args.identity.map_or(config.identity, Into::into);
     config.points = args.points.map_or(config.points, Into::into);
-    config.probe &= !args.no_probe;
-    config.fsck &= !args.no_checker;
-    // With neither, each disk of a kernel file system is mounted once, and only looked at.
-    config.recheck &= !(is_kernel && args.no_probe && args.no_checker);
+    leave_out(&mut config, args, is_kernel);
     if !args.level.is_empty() {
         config.levels =
             args.level.iter().map(|name| name.parse::<Level>()).collect::<Result<_, _>>()?;
@@ -104,6 +101,14 @@ pub(crate) fn plan(
         states: Default::default(),
         order: args.action_order,
     })
+}
+
+/// Takes out what is not asked about each disk.
+fn leave_out(config: &mut CrashConfig, args: &CrashArgs, is_kernel: bool) {
+    config.probe &= !args.no_probe;
+    config.fsck &= !args.no_checker;
+    // With neither, each disk of a kernel file system is mounted once, and only looked at.
+    config.recheck &= !(is_kernel && args.no_probe && args.no_checker);
 }
 
 fn strategy(args: &CrashArgs) -> Strategy {
