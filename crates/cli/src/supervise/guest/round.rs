@@ -38,6 +38,9 @@ const NO_SPACE: &str = "no space is left where the guest's memory lives: free so
 /// A guest in which nothing at all begins for so many deadlines does not answer any more.
 const STALLED: u32 = 4;
 
+/// A guest that has used the processor, but for less than half of a limit, has so many times the limit.
+const STARVED: u32 = 10;
+
 /// How a round ended.
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub(super) enum RoundEnd {
@@ -62,13 +65,47 @@ pub(super) struct Round<'a> {
     /// Whether the guest gets to its command.
     boot: BootWatch,
     /// When each lane began what it is doing.
-    since: BTreeMap<u64, (u64, Instant)>,
+    since: BTreeMap<u64, (u64, Began)>,
     told: Instant,
     console_len: usize,
     /// Whether nothing of what the command says is passed on.
     is_silent: bool,
     /// What its worker was last seen to have begun, and when.
-    moved: (u64, Instant),
+    moved: (u64, Began),
+}
+
+/// When something began, and how its guest has computed since.
+#[derive(Clone, Copy)]
+struct Began {
+    at: Instant,
+    /// Processor time of the guest when it began, when it was last looked at, and when that had changed.
+    computed: Duration,
+    seen: Duration,
+    changed: Instant,
+}
+
+impl Began {
+    fn now(guest: &Guest) -> Began {
+        let (at, computed) = (Instant::now(), guest.processor_time());
+        Began { at, computed, seen: computed, changed: at }
+    }
+
+    /// For how long a guest has had the chance to end it, if that is as long as `limit`.
+    fn late(&mut self, guest: &Guest, limit: Duration) -> Option<Duration> {
+        self.late_at(Instant::now(), guest.processor_time(), limit)
+    }
+
+    /// One that gets little of a busy host's processors has more time; one that gets none was stopped, or
+    /// waits.
+    fn late_at(&mut self, now: Instant, computed: Duration, limit: Duration) -> Option<Duration> {
+        if computed != self.seen {
+            (self.seen, self.changed) = (computed, now);
+        }
+        let is_starved =
+            now - self.changed < limit && computed.saturating_sub(self.computed) < limit / 2;
+        let late = now - self.at;
+        (late >= if is_starved { limit * STARVED } else { limit }).then_some(late)
+    }
 }
 
 impl<'a> Round<'a> {
@@ -85,6 +122,7 @@ impl<'a> Round<'a> {
         boot.terminals[0] = terminal_size(cli).filter(|_| !decided.virtual_clock);
         let messages = [(CAMPAIGN.to_owned(), serde_json::to_vec(&decided)?)];
         let guest = Guest::start_with(&boot, &messages)?;
+        let moved = (0, Began::now(&guest));
         let round = Round {
             guest,
             board: None,
@@ -97,7 +135,7 @@ impl<'a> Round<'a> {
             told: Instant::now(),
             console_len: 0,
             is_silent: false,
-            moved: (0, Instant::now()),
+            moved,
         };
         Ok(round)
     }
@@ -243,12 +281,13 @@ impl<'a> Round<'a> {
                 self.since.remove(&lane.index);
                 continue;
             }
-            let entry = self.since.entry(lane.index).or_insert((lane.beat, Instant::now()));
+            let entry =
+                self.since.entry(lane.index).or_insert((lane.beat, Began::now(&self.guest)));
             if entry.0 != lane.beat {
-                *entry = (lane.beat, Instant::now());
+                *entry = (lane.beat, Began::now(&self.guest));
             }
-            let late = entry.1.elapsed();
-            if late >= deadline * DEADLINES * patience(lane.activity) {
+            let limit = deadline * DEADLINES * patience(lane.activity);
+            if let Some(late) = entry.1.late(&self.guest, limit) {
                 let seconds = late.as_secs();
                 return Some(Death::of(Violation::Hang { seconds }).in_lane(lane));
             }
@@ -263,10 +302,10 @@ impl<'a> Round<'a> {
         let lanes = board.lanes();
         let begun = lanes.iter().fold(board.operations(), |sum, lane| sum.wrapping_add(lane.beat));
         if begun != self.moved.0 {
-            self.moved = (begun, Instant::now());
+            self.moved = (begun, Began::now(&self.guest));
         }
-        let late = self.moved.1.elapsed();
-        if board.operations() == 0 || late < self.deadline() * STALLED {
+        let late = self.moved.1.late(&self.guest, self.deadline() * STALLED)?;
+        if board.operations() == 0 {
             return None;
         }
         let lane = lanes.into_iter().find(|lane| !board.records(lane.index).is_empty())?;
@@ -335,6 +374,10 @@ impl<'a> Round<'a> {
             GuestEnd::Refused(reason) => bail!("the guest started, but not the command: {reason}"),
             GuestEnd::Died(status) => status,
         };
+        // Its memory could not grow, at whatever moment; what it had is given back already.
+        if status.signal == Some(libc_signal::SIGBUS) {
+            bail!("{NO_SPACE}");
+        }
         if !self.guest.is_booted() {
             bail!("the kernel does not boot; its console says:\n{}", self.tail());
         }
@@ -345,7 +388,6 @@ impl<'a> Round<'a> {
             })));
         }
         match status.signal {
-            Some(libc_signal::SIGBUS) => bail!("{NO_SPACE}"),
             Some(signal) => {
                 let name = fathom_subjects::supervise::process::signal_name(signal);
                 let how = format!("guest killed by {name}");
@@ -425,5 +467,30 @@ fn terminal_size(cli: &Cli) -> Option<(u16, u16)> {
 fn clear_line() {
     if io::stderr().is_terminal() {
         let _ = io::stderr().write_all(b"\r\x1b[K");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_that_gets_little_of_the_processor_has_more_time() {
+        let at = Instant::now();
+        let after = |seconds: u64| at + Duration::from_secs(seconds);
+        let (limit, tick) = (Duration::from_secs(10), Duration::from_millis(10));
+        let began = Began { at, computed: tick, seen: tick, changed: at };
+        let mut stopped = began;
+        assert_eq!(stopped.late_at(after(9), tick, limit), None);
+        assert!(stopped.late_at(after(10), tick, limit).is_some());
+        let mut starved = began;
+        for second in 1..100 {
+            let computed = tick * (second as u32 + 1);
+            assert_eq!(starved.late_at(after(second), computed, limit), None, "{second}");
+        }
+        assert!(starved.late_at(after(100), tick * 101, limit).is_some());
+        let mut computes = began;
+        assert_eq!(computes.late_at(after(9), Duration::from_secs(9), limit), None);
+        assert!(computes.late_at(after(10), Duration::from_secs(10), limit).is_some());
     }
 }
