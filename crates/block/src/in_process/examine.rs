@@ -133,7 +133,7 @@ impl<'a> Examination<'a> {
     /// eighth disk is looked at twice, chosen by its contents so that the choice is the same in every
     /// run. Whoever accuses a disk looks again in any case.
     fn is_looked_at_twice(&self) -> bool {
-        self.disk.digest().0 % TWICE_EVERY == 0
+        self.disk.digest().0.is_multiple_of(TWICE_EVERY)
     }
 
     fn forget_reads(&mut self) {
