@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use fathom_fsck::campaign::{Plan, State, run};
-use fathom_fsck::{Checker, Disk, Subject, SubjectOptions};
+use fathom_fsck::{Checker, Disk, NoGuests, Subject, SubjectOptions};
 use fathom_record::Silent;
 
 /// Rounds of each side.
@@ -60,7 +60,7 @@ fn part(subject: &Subject, from: u64) -> (State, (f64, f64)) {
 
 fn main() {
     let checker = Checker::named("e2fsck").expect("it is built in");
-    let disk = Disk::named("ext4").expect("mke2fs and debugfs make it");
+    let disk = Disk::named("ext4", &NoGuests).expect("mke2fs and debugfs make it");
     let file = Path::new("/dev/shm").join(format!("fathom-bench-{}.img", std::process::id()));
     std::fs::write(&file, &*disk.bytes).expect("a disk for the bare checker");
     let every_run = SubjectOptions { no_memo: true, ..SubjectOptions::default() };

@@ -6,19 +6,7 @@ set -e
 runtime=$(realpath "$1")
 mkdir -p "$2"
 cd "$2"
-if [ ! -d source ]; then
-  # The lists of sources are fetched into a directory of their own: nothing of the system changes.
-  mkdir -p apt/parts apt/lists/partial
-  for list in /etc/apt/sources.list.d/*.sources; do
-    sed 's/^Types:.*/Types: deb-src/' "$list" > apt/parts/"${list##*/}"
-  done
-  sed -n 's/^deb /deb-src /p' /etc/apt/sources.list > apt/parts/sources.list 2>/dev/null || true
-  set -- -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$PWD/apt/parts" \
-    -o Dir::State::lists="$PWD/apt/lists" -o APT::Sandbox::User=root
-  apt-get "$@" -qq update
-  apt-get "$@" -qq --download-only source e2fsprogs
-  dpkg-source -x e2fsprogs_*.dsc source
-fi
+sh "$(dirname "$runtime")/fetch-source.sh" e2fsprogs "$PWD"
 # The runtime itself is not instrumented.
 clang -O2 -fPIC -c "$runtime" -o runtime.o
 cd source

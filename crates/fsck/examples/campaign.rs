@@ -3,13 +3,13 @@
 use std::error::Error;
 
 use fathom_fsck::campaign::{Plan, run};
-use fathom_fsck::{Checker, Disk, Subject, SubjectOptions};
+use fathom_fsck::{Checker, Disk, NoGuests, Subject, SubjectOptions};
 use fathom_record::Silent;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
     let checker = Checker::named(&words.next().unwrap_or_else(|| "e2fsck".to_owned()))?;
-    let disk = Disk::named(&words.next().unwrap_or_else(|| checker.disks[0].clone()))?;
+    let disk = Disk::named(&words.next().unwrap_or_else(|| checker.disks[0].clone()), &NoGuests)?;
     let cases_max = words.next().map(|word| word.parse()).transpose()?;
     let subject = Subject::new(checker, disk, &SubjectOptions::default())?;
     let plan = Plan { cases_max, ..Plan::default() };

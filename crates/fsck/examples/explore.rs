@@ -3,12 +3,12 @@
 use std::error::Error;
 use std::time::Duration;
 
-use fathom_fsck::{Checker, Disk, Subject, SubjectOptions, explore};
+use fathom_fsck::{Checker, Disk, NoGuests, Subject, SubjectOptions, explore};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
     let program = words.next().map(Into::into);
-    let disk = Disk::named(&words.next().unwrap_or_else(|| "ext4".to_owned()))?;
+    let disk = Disk::named(&words.next().unwrap_or_else(|| "ext4".to_owned()), &NoGuests)?;
     let options = SubjectOptions { program, ..SubjectOptions::default() };
     let subject = Subject::new(Checker::named("e2fsck")?, disk, &options)?;
     for field in words {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fathom_record::pace::Moment;
@@ -14,12 +14,16 @@ use serde::{Deserialize, Serialize};
 use crate::case::{Case, Cases, Choice};
 use crate::finding;
 use crate::judge::Class;
+use crate::kernel::Kernel;
+use crate::look::DiskLooker;
 use crate::run::RunError;
 use crate::runner::{CaseRunner, Judged};
 use crate::subject::Subject;
 
 /// Results that wait for the main thread: more would only use memory.
 const WAITING_MAX: usize = 64;
+/// Results that wait for a kernel at most.
+const READY_MAX: usize = 2000;
 /// Time between two reports of progress.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 /// Time between two states on disk.
@@ -28,7 +32,7 @@ const SAVE_EVERY: Duration = Duration::from_secs(2);
 const FIELDS_MAX: usize = 40;
 
 /// What a campaign does.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Plan {
     /// Which cases.
     pub choice: Choice,
@@ -40,6 +44,8 @@ pub struct Plan {
     pub cases_max: Option<u64>,
     /// The state of a campaign that was interrupted.
     pub resume: Option<State>,
+    /// Has disks that are said to be fine mounted by a kernel.
+    pub looker: Option<Arc<dyn DiskLooker>>,
 }
 
 /// A cause, and everything seen of it.
@@ -153,7 +159,12 @@ pub fn run(
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = if plan.jobs == 0 { cores() } else { plan.jobs };
     let before = state.seconds;
-    let mut collector = Collector { state, late: BTreeMap::new(), told: BTreeMap::new(), subject };
+    let kernel = match &plan.looker {
+        Some(looker) => Some(Kernel::new(subject, looker.clone())?),
+        None => None,
+    };
+    let (late, told, ready) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+    let mut collector = Collector { state, late, told, ready, kernel, subject };
     let result = std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel(WAITING_MAX);
         for _ in 0..jobs {
@@ -185,10 +196,10 @@ fn work(shared: &Shared<'_>, sender: &SyncSender<Result<Done, RunError>>) {
             }
             cases.0 += 1;
             let number = cases.0 - 1;
-            cases.1.next().map(|(field, value, sums)| (number, field, value, sums))
+            cases.1.next().map(|what| (number, what))
         };
-        let Some((number, field, value, sums_right)) = next else { return };
-        let case = runner.case(field, value, sums_right);
+        let Some((number, what)) = next else { return };
+        let case = runner.case(&what);
         let (runs, saved) = (runner.runs, runner.runs_saved);
         let done = runner.try_case(&case).map(|judged| Done {
             number,
@@ -223,7 +234,7 @@ fn collect(
     let (mut told, mut saved) = (Moment::now(), Moment::now());
     loop {
         match receiver.recv_timeout(PROGRESS_EVERY) {
-            Ok(Ok(done)) => collector.add(done, observer),
+            Ok(Ok(done)) => collector.add(done, observer)?,
             Ok(Err(error)) => {
                 shared.stop.store(true, Ordering::Relaxed);
                 // Threads may wait for us to take their results.
@@ -247,6 +258,7 @@ fn collect(
             save(&collector.state);
         }
     }
+    collector.flush(observer)?;
     collector.tell_all(observer);
     Ok(())
 }
@@ -258,16 +270,43 @@ struct Collector<'a> {
     late: BTreeMap<u64, Done>,
     /// Signatures that were told, with the number of cases then.
     told: BTreeMap<String, u64>,
+    /// Results in order that wait for a kernel to look at their disks.
+    ready: Vec<Done>,
+    kernel: Option<Kernel>,
     subject: &'a Subject,
 }
 
 impl Collector<'_> {
-    fn add(&mut self, done: Done, observer: &mut dyn Observer) {
+    fn add(&mut self, done: Done, observer: &mut dyn Observer) -> Result<(), RunError> {
         self.late.insert(done.number, done);
-        while let Some(done) = self.late.remove(&self.state.done) {
+        let mut next = self.state.done + self.ready.len() as u64;
+        while let Some(done) = self.late.remove(&next) {
+            next += 1;
+            let kernel = self.kernel.as_mut();
+            let waits = kernel.is_some_and(|kernel| kernel.is_full(done.judged.fine.as_ref()));
+            self.ready.push(done);
+            if waits || self.kernel.is_none() || self.ready.len() >= READY_MAX {
+                self.flush(observer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the disks that wait looked at, and counts their cases.
+    fn flush(&mut self, observer: &mut dyn Observer) -> Result<(), RunError> {
+        let mut ready = std::mem::take(&mut self.ready);
+        if let Some(kernel) = &mut self.kernel {
+            let disks = ready.iter().filter_map(|done| done.judged.fine.as_ref());
+            kernel.look_at(self.subject, &disks.collect::<Vec<_>>())?;
+            for done in &mut ready {
+                kernel.judge(&done.case, &mut done.judged);
+            }
+        }
+        for done in ready {
             self.state.done += 1;
             self.count(done, observer);
         }
+        Ok(())
     }
 
     fn count(&mut self, done: Done, observer: &mut dyn Observer) {

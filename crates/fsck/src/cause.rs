@@ -37,8 +37,23 @@ fn boilerplate(line: &str) -> bool {
         "**Phase",
         "processing",
         "The current",
+        "Block size in bytes",
+        "Filesystem size in blocks",
+        "Forcing filesystem check",
+        "Opening filesystem to check",
+        "Checking filesystem on",
+        "UUID:",
+        "[",
+        "Info:",
+        "**",
+        "Will ",
+        "Do you want to run this program",
+        "Cannot change the system limit",
+        "###",
     ];
-    line.len() < 3 || heads.iter().any(|head| line.starts_with(head))
+    // Names and versions of programs.
+    let is_version = line.contains(" version ") || line.starts_with("reiserfsck 3.");
+    line.len() < 3 || is_version || heads.iter().any(|head| line.starts_with(head))
 }
 
 /// A line with every number (also a hexadecimal one) replaced by `N`.

@@ -83,12 +83,16 @@ pub struct Checker {
     /// Whether exit codes are sums of those in the list.
     #[serde(default)]
     sum: bool,
+    /// What it reads from its standard input: answers that no argument gives.
+    #[serde(default)]
+    pub(crate) input: String,
     #[serde(default)]
     pub(crate) env: BTreeMap<String, String>,
     /// Whether it can write a log of problem codes.
     #[serde(default)]
     pub(crate) problem_log: bool,
-    /// Fields that a run may write although nothing was wrong; a `*` at the end stands for anything.
+    /// Fields and areas that a run may write although nothing was wrong; a `*` at the end stands for
+    /// anything.
     #[serde(default)]
     pub(crate) writes_anyway: Vec<String>,
     /// Arguments that print the version.
@@ -100,6 +104,9 @@ pub struct Checker {
     /// Address space of a run at most.
     #[serde(default)]
     pub(crate) memory_mib: Option<u64>,
+    /// Whether it insists on writing files of any size; its disk cannot grow all the same.
+    #[serde(default)]
+    pub(crate) any_file_size: bool,
     exit: BTreeMap<String, String>,
     #[serde(default)]
     check_exit: BTreeMap<String, String>,

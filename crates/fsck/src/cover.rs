@@ -4,6 +4,7 @@
 //! and there is the same.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -115,30 +116,52 @@ pub fn build(name: &str, dir: &Path) -> Result<PathBuf, BuildError> {
     }
     let needs =
         [("clang", "clang"), ("make", "make"), ("apt-get", "apt"), ("dpkg-source", "dpkg-dev")];
-    for (program, package) in needs {
-        if find_program(program).is_none() {
-            return Err(BuildError::Missing { program, package });
-        }
+    require(&needs)?;
+    let runtime = write(dir, "runtime.c", include_str!("../cover/runtime.c"))?;
+    write(dir, "fetch-source.sh", include_str!("../cover/fetch-source.sh"))?;
+    let script = write(dir, "build.sh", include_str!("../cover/build-e2fsprogs.sh"))?;
+    run_script(&script, &[runtime.as_os_str(), dir.as_os_str()], dir)?;
+    Ok(dir.join("e2fsck"))
+}
+
+/// Unpacks Debian's source of a package with a suite of images, in a directory. Returns the directory of its
+/// tests.
+///
+/// # Errors
+/// If something is missing, or there is no such package.
+pub fn unpack(package: &str, dir: &Path) -> Result<PathBuf, BuildError> {
+    require(&[("apt-get", "apt"), ("dpkg-source", "dpkg-dev")])?;
+    let script = write(dir, "fetch-source.sh", include_str!("../cover/fetch-source.sh"))?;
+    run_script(&script, &[package.as_ref(), dir.as_os_str()], dir)?;
+    Ok(dir.join("source/tests"))
+}
+
+fn require(needs: &[(&'static str, &'static str)]) -> Result<(), BuildError> {
+    match needs.iter().find(|(program, _)| find_program(program).is_none()) {
+        Some((program, package)) => Err(BuildError::Missing { program, package }),
+        None => Ok(()),
     }
-    let write = |name: &str, text: &str| {
-        let path = dir.join(name);
-        let written = std::fs::create_dir_all(dir).and_then(|()| std::fs::write(&path, text));
-        written.map(|()| path.clone()).map_err(|source| BuildError::Io { path, source })
-    };
-    let runtime = write("runtime.c", include_str!("../cover/runtime.c"))?;
-    let script = write("build.sh", include_str!("../cover/build-e2fsprogs.sh"))?;
+}
+
+fn write(dir: &Path, name: &str, text: &str) -> Result<PathBuf, BuildError> {
+    let path = dir.join(name);
+    let written = std::fs::create_dir_all(dir).and_then(|()| std::fs::write(&path, text));
+    written.map(|()| path.clone()).map_err(|source| BuildError::Io { path, source })
+}
+
+fn run_script(script: &Path, words: &[&OsStr], dir: &Path) -> Result<(), BuildError> {
     let output = Command::new("sh")
-        .arg(&script)
-        .args([&runtime, dir])
+        .arg(script)
+        .args(words)
         .stdin(Stdio::null())
         .output()
-        .map_err(|source| BuildError::Io { path: script, source })?;
-    if !output.status.success() {
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        let last = text.lines().last().unwrap_or("no message").to_owned();
-        return Err(BuildError::Failed { dir: dir.to_owned(), last });
+        .map_err(|source| BuildError::Io { path: script.to_owned(), source })?;
+    if output.status.success() {
+        return Ok(());
     }
-    Ok(dir.join("e2fsck"))
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let last = text.lines().last().unwrap_or("no message").to_owned();
+    Err(BuildError::Failed { dir: dir.to_owned(), last })
 }
 
 #[cfg(test)]

@@ -107,6 +107,10 @@ fn evidence(subject: &Subject, cause: &Cause) -> Vec<Evidence> {
         Evidence::text("runs.txt", cause.story.clone()),
         Evidence::text("delta.txt", delta(&cause.case, subject.base())),
     ];
+    if subject.disk.script.is_some() && !subject.disk.anywhere {
+        let bytes = subject.packed().to_vec();
+        out.push(Evidence { name: "disk.img.gz".to_owned(), bytes });
+    }
     if !cause.losses.is_empty() {
         out.push(Evidence::text("losses.txt", cause.losses.join("\n") + "\n"));
     }
@@ -131,6 +135,11 @@ fn hexadecimal(bytes: &[u8]) -> String {
 fn script(subject: &Subject, cause: &Cause) -> String {
     let mut text = String::new();
     match &subject.disk.script {
+        Some(_) if !subject.disk.anywhere => {
+            text.push_str(&format!("#!/bin/sh\n# {}\n", cause.case.text().replace('\n', " ")));
+            text.push_str(&format!("# The disk is that of `fathom fsck disk {}`.\n", subject.disk.name));
+            text.push_str("disk=${1:-disk.img}\ngunzip -c \"$(dirname \"$0\")/disk.img.gz\" > \"$disk\"\n");
+        }
         Some(script) => {
             text.push_str("#!/bin/sh\n# ");
             text.push_str(&format!("{}\n", cause.case.text().replace('\n', " ")));

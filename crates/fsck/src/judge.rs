@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::case::Case;
 use crate::checker::{Checker, Says, allowed};
+use crate::look::Mounted;
 pub(crate) use crate::objects::Loss;
 use crate::objects::Objects;
 use crate::run::{End, Outcome};
@@ -34,8 +36,14 @@ pub enum Class {
     SilentRepair,
     /// Looking and repairing do not agree on whether something is wrong.
     CheckDisagrees,
+    /// The disk is said to be fine, and a kernel dies of it.
+    KernelDies,
+    /// The disk is said to be fine, and the kernel does not mount it.
+    Unmountable,
     /// The disk is said to be fine, and cannot be read.
     Unreadable,
+    /// The disk is said to be fine, and the kernel reports errors.
+    KernelComplains,
     /// Something that the corruption did not hit is gone or changed.
     Loss,
     /// The exit code is not documented.
@@ -58,7 +66,10 @@ impl Class {
             Class::ThirdRun => "third_run",
             Class::SilentRepair => "silent_repair",
             Class::CheckDisagrees => "check_disagrees",
+            Class::KernelDies => "kernel_dies",
+            Class::Unmountable => "unmountable",
             Class::Unreadable => "unreadable",
+            Class::KernelComplains => "kernel_complains",
             Class::Loss => "loss",
             Class::UnknownExit => "unknown_exit",
             Class::Nondeterministic => "nondeterministic",
@@ -78,7 +89,10 @@ impl Class {
             Class::ThirdRun => "the third run contradicts the second",
             Class::SilentRepair => "it said that nothing was wrong, and changed the disk",
             Class::CheckDisagrees => "looking and repairing disagree on whether something is wrong",
+            Class::KernelDies => "the disk is said to be fine, and the kernel dies of it",
+            Class::Unmountable => "the disk is said to be fine, and the kernel does not mount it",
             Class::Unreadable => "the disk is said to be fine, and has no readable tree",
+            Class::KernelComplains => "the disk is said to be fine, and the kernel reports errors",
             Class::Loss => "something that was not hit is gone or changed",
             Class::UnknownExit => "the exit code is not documented",
             Class::Nondeterministic => "the same run on the same disk went another way",
@@ -234,24 +248,94 @@ fn disagreement(seen: &Observation, first: &Seen, control: Control, out: &mut Ve
 fn losses(seen: &Observation, out: &mut Vec<Violation>) {
     match &seen.losses {
         Some(Ok(losses)) if !losses.is_empty() => {
-            let mut kinds: Vec<&str> = losses
-                .iter()
-                .map(|(_, loss)| match loss {
-                    Loss::Lost => "lost",
-                    Loss::Moved(_) => "moved",
-                    Loss::Data => "contents changed",
-                    Loss::Attributes(which) => which,
-                })
-                .collect();
-            kinds.sort_unstable();
-            kinds.dedup();
-            out.push(Violation { class: Class::Loss, what: kinds.join(", "), run: 1 });
+            out.push(Violation { class: Class::Loss, what: kinds(losses), run: 1 });
         }
         Some(Err(why)) => {
             out.push(Violation { class: Class::Unreadable, what: why.clone(), run: 1 })
         }
         _ => {}
     }
+}
+
+/// Structures of trees that hold many objects: what they cost cannot be told from their name.
+const SHARED: &[&str] = &[
+    "leaf[",
+    "node[",
+    ".pointer[",
+    ".child[",
+    ".key[",
+    "dtree",
+    "inner_entry",
+    "indirect[",
+    "block[",
+    "hash",
+    "free_by",
+    "iag",
+    "fat",
+    "nat",
+    "sit",
+    "item[",
+    "xtree",
+    "tree",
+    "data_summary",
+];
+
+/// Whether a corruption of the field may cost objects that its name does not tell.
+pub(crate) fn is_shared(field: &str) -> bool {
+    !field.contains('"') && SHARED.iter().any(|part| field.contains(part))
+        || ["block[", "indirect[", "node[", "dtree"].iter().any(|head| field.starts_with(head))
+}
+
+/// What is wrong with a disk that a checker says is fine, by what a kernel found on it.
+pub(crate) fn judge_mounted(
+    case: &Case,
+    healthy: &Objects,
+    mounted: &Mounted,
+) -> Vec<(Violation, Vec<String>)> {
+    let put = |class, what: String| (Violation { class, what, run: 1 }, Vec::new());
+    if let Some(died) = &mounted.died {
+        return vec![put(Class::KernelDies, died.clone())];
+    }
+    if let Some(why) = &mounted.refused {
+        let why = mounted.complaints.first().unwrap_or(why);
+        return vec![put(Class::Unmountable, why.clone())];
+    }
+    let mut out = Vec::new();
+    if let Some(first) = mounted.unreadable.first() {
+        let error = first.rsplit(": ").next().unwrap_or(first).to_owned();
+        out.push((
+            Violation { class: Class::Unreadable, what: error, run: 1 },
+            mounted.unreadable.clone(),
+        ));
+    }
+    if let Some(first) = mounted.complaints.first() {
+        out.push(put(Class::KernelComplains, first.clone()));
+    }
+    if !case.fields().any(is_shared) {
+        let losses = healthy.losses(&mounted.objects);
+        let losses = case.fields().fold(losses, |left, field| not_hit(field, healthy, left));
+        if !losses.is_empty() {
+            let told = losses.iter().map(|(path, loss)| format!("{path}: {loss}")).collect();
+            out.push((Violation { class: Class::Loss, what: kinds(&losses), run: 1 }, told));
+        }
+    }
+    out
+}
+
+/// The sorts of losses, each once.
+fn kinds(losses: &[(String, Loss)]) -> String {
+    let mut kinds: Vec<&str> = losses
+        .iter()
+        .map(|(_, loss)| match loss {
+            Loss::Lost => "lost",
+            Loss::Moved(_) => "moved",
+            Loss::Data => "contents changed",
+            Loss::Attributes(which) => which,
+        })
+        .collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds.join(", ")
 }
 
 /// Which paths a corruption may cost something, by the name of its field.

@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// All that a user would see of one path.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Object {
     pub(crate) kind: String,
     pub(crate) inode: u64,
@@ -42,7 +44,7 @@ impl Object {
 }
 
 /// Every path of a disk.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Objects {
     pub(crate) objects: BTreeMap<String, Object>,
 }

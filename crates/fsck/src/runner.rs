@@ -1,8 +1,9 @@
 //! Runs one case after the other: corrupt, look, repair, repair again, judge.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use crate::case::Case;
+use crate::case::{Case, Corruption};
 use crate::cause;
 use crate::cover::{RECORD_BYTES, Record};
 use crate::judge::{self, Class, Observation, Seen, judge, not_hit, says};
@@ -33,6 +34,8 @@ pub(crate) struct Judged {
     pub(crate) story: String,
     /// What was lost, one line each.
     pub(crate) losses: Vec<String>,
+    /// The disk that the first repair left, if it says that it is fine.
+    pub(crate) fine: Option<DiskDelta>,
 }
 
 /// A violation with its cause.
@@ -46,11 +49,22 @@ pub(crate) struct Found {
 
 impl<'a> CaseRunner<'a> {
     pub(crate) fn new(subject: &'a Subject) -> Result<CaseRunner<'a>, RunError> {
+        CaseRunner::on(subject, subject.base().clone())
+    }
+
+    /// The same checker on another disk.
+    ///
+    /// # Errors
+    /// If memory or descriptors are short.
+    pub(crate) fn on(subject: &'a Subject, base: Arc<Vec<u8>>) -> Result<CaseRunner<'a>, RunError> {
+        let scratch = (*base).clone();
+        let mut disk = DiskFile::new(base)?;
+        disk.answer_with(&subject.checker.input)?;
         Ok(CaseRunner {
             subject,
-            disk: DiskFile::new(subject.base().clone())?,
+            scratch,
+            disk,
             sandbox: Sandbox::new(),
-            scratch: (**subject.base()).clone(),
             runs: 0,
             runs_saved: 0,
             nondeterministic: false,
@@ -97,19 +111,31 @@ impl<'a> CaseRunner<'a> {
         which: u8,
         before: &DiskDelta,
     ) -> Result<(Outcome, Option<Record>), RunError> {
+        let (outcome, record, _) = self.record_and_look(which, before)?;
+        Ok((outcome, record))
+    }
+
+    /// The same, with the disk afterwards.
+    ///
+    /// # Errors
+    /// If the harness fails.
+    pub(crate) fn record_and_look(
+        &mut self,
+        which: u8,
+        before: &DiskDelta,
+    ) -> Result<(Outcome, Option<Record>, DiskDelta), RunError> {
         self.disk.clear_record(RECORD_BYTES)?;
         self.disk.set(before)?;
         let command = &self.subject.commands[usize::from(which)];
         let outcome = spawn(command, &self.disk, &self.subject.limits, &self.sandbox)?;
-        self.disk.look()?;
+        let after = self.disk.look()?;
         self.runs += 1;
-        Ok((outcome, Record::parse(&self.disk.record()?)))
+        Ok((outcome, Record::parse(&self.disk.record()?), after))
     }
 
-    /// A case of a field.
-    pub(crate) fn case(&mut self, field: usize, value: u64, sums_right: bool) -> Case {
-        let field = &self.subject.map.fields[field];
-        Case::new(&self.subject.map, &mut self.scratch, field, value, sums_right)
+    /// The case of a corruption.
+    pub(crate) fn case(&mut self, what: &Corruption) -> Case {
+        Case::of(&self.subject.map, &mut self.scratch, what)
     }
 
     /// Runs and judges a case.
@@ -129,14 +155,17 @@ impl<'a> CaseRunner<'a> {
         let end =
             |run: Option<&Seen>| run.map_or_else(String::new, |run| run.outcome.end.to_string());
         let ends = [end(Some(&seen.check)), end(seen.repairs.first()), end(seen.repairs.get(1))];
-        let story = if found.is_empty() { String::new() } else { cause::story(&seen) };
+        let fine = fine(&seen, &disks);
+        // A kernel may still find something on a disk that is said to be fine.
+        let told = !found.is_empty() || fine.is_some();
+        let story = if told { cause::story(&seen) } else { String::new() };
         let losses = match &seen.losses {
             Some(Ok(losses)) => {
                 losses.iter().map(|(path, loss)| format!("{path}: {loss}")).collect()
             }
             _ => Vec::new(),
         };
-        Ok(Judged { violations: found, ends, story, losses })
+        Ok(Judged { violations: found, ends, story, losses, fine })
     }
 
     /// Looks once, repairs twice, and a third time if the second was not the end of it. The disks
@@ -163,7 +192,9 @@ impl<'a> CaseRunner<'a> {
                 break;
             }
         }
-        let losses = self.losses(case, &repairs, &disks, &before);
+        // The disk after the last run, where others may have begun.
+        disks.push(before.clone());
+        let losses = self.losses(case, &repairs, &disks);
         let nondeterministic = self.nondeterministic;
         Ok((Observation { check, repairs, losses, nondeterministic }, disks))
     }
@@ -171,10 +202,11 @@ impl<'a> CaseRunner<'a> {
     fn seen(&mut self, which: u8, before: &DiskDelta) -> Result<(Seen, DiskDelta), RunError> {
         let (outcome, after, _) = self.run(which, before)?;
         let mut changed = before.changes(self.subject.base(), &after);
-        if which == REPAIR {
-            let anyway = &self.subject.written_anyway;
-            changed.retain(|(at, _, _)| !within(anyway, *at));
-        }
+        let anyway = match which {
+            REPAIR => &self.subject.written_anyway,
+            _ => &self.subject.written_by_looking,
+        };
+        changed.retain(|(at, _, _)| !within(anyway, *at));
         let says = says(&self.subject.checker, &outcome, which == REPAIR);
         Ok((Seen { outcome, says, changed }, after))
     }
@@ -185,7 +217,6 @@ impl<'a> CaseRunner<'a> {
         case: &Case,
         repairs: &[Seen],
         disks: &[DiskDelta],
-        last: &DiskDelta,
     ) -> Option<Result<Vec<(String, judge::Loss)>, String>> {
         use crate::checker::Says;
         let first = repairs.first()?.says?;
@@ -194,11 +225,12 @@ impl<'a> CaseRunner<'a> {
             return None;
         }
         // The disk after the first repair.
-        let after = disks.get(2).unwrap_or(last);
+        let after = disks.get(2)?;
         after.apply(&mut self.scratch);
         let now = Objects::of(&self.scratch, &self.subject.map.file_system);
         after.revert(&mut self.scratch, self.subject.base());
-        Some(now.map(|now| not_hit(&case.field, healthy, healthy.losses(&now))))
+        let left = |losses| case.fields().fold(losses, |left, field| not_hit(field, healthy, left));
+        Some(now.map(|now| left(healthy.losses(&now))))
     }
 
     /// What a violation has in common with others of the same cause.
@@ -236,6 +268,14 @@ impl<'a> CaseRunner<'a> {
         self.disk.look()?;
         Ok(cause::codes(&self.disk.take_log()?))
     }
+}
+
+/// The disk that the first repair left, if it says that the disk is fine now.
+fn fine(seen: &Observation, disks: &[DiskDelta]) -> Option<DiskDelta> {
+    use crate::checker::Says;
+    let says = seen.repairs.first()?.says?;
+    let is_fine = matches!(says, Says::Clean | Says::Repaired | Says::CleanOrRepaired);
+    disks.get(2).filter(|_| is_fine).cloned()
 }
 
 /// Whether a place lies in one of the ranges, which are in order.

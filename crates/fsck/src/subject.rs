@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::checker::{Checker, CheckerError, Says};
@@ -73,6 +73,10 @@ pub struct Subject {
     pub(crate) control: Control,
     /// Bytes that a run may write although nothing was wrong.
     pub(crate) written_anyway: Vec<Range<u64>>,
+    /// Bytes that looking writes on a healthy disk: a log of its own.
+    pub(crate) written_by_looking: Vec<Range<u64>>,
+    /// The healthy disk, packed for findings that cannot make it.
+    packed: OnceLock<Vec<u8>>,
 }
 
 /// How a subject is made.
@@ -103,6 +107,7 @@ impl Subject {
         let map = Map::of_one(&disk.bytes, &checker.file_systems)
             .map_err(|source| SubjectError::Map { disk: disk.name.clone(), source })?;
         let mut limits = Limits::default();
+        limits.file_bytes = if checker.any_file_size { u64::MAX } else { limits.file_bytes };
         limits.time = checker.seconds_max.map_or(limits.time, Duration::from_secs);
         limits.time = options.time.unwrap_or(limits.time);
         limits.memory_bytes = checker.memory_mib.map_or(limits.memory_bytes, |mib| mib << 20);
@@ -122,10 +127,32 @@ impl Subject {
             objects: None,
             control: Control { check_is_clean: true },
             written_anyway,
+            written_by_looking: Vec::new(),
+            packed: OnceLock::new(),
             checker,
             disk,
         };
         subject.control()?;
+        Ok(subject)
+    }
+
+    /// A checker on one of its own test images: the image after it was repaired, and of its fields those
+    /// that the repair changed. SWIFT's second corruption model.
+    ///
+    /// # Errors
+    /// As [`Subject::new`]; an image that three repairs do not make clean is not healthy.
+    pub fn of_test_image(
+        checker: Checker,
+        image: Disk,
+        options: &SubjectOptions,
+    ) -> Result<Subject, SubjectError> {
+        let repaired = repaired(&checker, &image, options)?;
+        let changed: Vec<u64> = (0..repaired.len() as u64)
+            .filter(|at| repaired[*at as usize] != image.bytes[*at as usize])
+            .collect();
+        let disk = Disk { bytes: Arc::new(repaired), ..image };
+        let mut subject = Subject::new(checker, disk, options)?;
+        subject.map.keep(&changed);
         Ok(subject)
     }
 
@@ -134,7 +161,7 @@ impl Subject {
     fn control(&mut self) -> Result<(), SubjectError> {
         let nothing = DiskDelta::default();
         let mut runner = CaseRunner::new(self)?;
-        let (looked, _, _) = runner.run(CHECK, &nothing)?;
+        let (looked, after_looking, _) = runner.run(CHECK, &nothing)?;
         let (repaired, after, _) = runner.run(REPAIR, &nothing)?;
         drop(runner);
         let says = |outcome: &crate::run::Outcome, repairing| match outcome.end {
@@ -150,16 +177,30 @@ impl Subject {
             });
         }
         self.control = Control { check_is_clean: says(&looked, false) == Some(Says::Clean) };
-        for (at, _, _) in nothing.changes(&self.disk.bytes, &after) {
-            let whole = self.map.fields.iter().find(|field| field.bytes().contains(&at));
-            self.written_anyway.push(whole.map_or(at..at + 1, |field| field.bytes()));
+        let mut written = self.fields_at(&nothing.changes(&self.disk.bytes, &after));
+        self.written_anyway.append(&mut written);
+        let by_looking = nothing.changes(&self.disk.bytes, &after_looking);
+        if !by_looking.is_empty() {
+            self.written_by_looking = self.written_anyway.clone();
+            self.written_by_looking.extend(self.fields_at(&by_looking));
         }
-        self.written_anyway.sort_by_key(|range| range.start);
-        self.written_anyway.dedup();
         let mut healthy = (*self.disk.bytes).clone();
         after.apply(&mut healthy);
         self.objects = Objects::of(&healthy, &self.map.file_system).ok();
         Ok(())
+    }
+
+    /// The fields that bytes belong to, each once; a byte of no field is one of its own.
+    fn fields_at(&self, bytes: &[(u64, u8, u8)]) -> Vec<Range<u64>> {
+        let mut out: Vec<Range<u64>> = Vec::new();
+        for (at, _, _) in bytes {
+            if out.last().is_some_and(|range| range.contains(at)) {
+                continue;
+            }
+            let whole = self.map.fields.iter().find(|field| field.bytes().contains(at));
+            out.push(whole.map_or(*at..at + 1, |field| field.bytes()));
+        }
+        out
     }
 
     /// Whether checkers are kept from every file but their disk: the kernel has Landlock.
@@ -167,10 +208,54 @@ impl Subject {
         crate::run::Sandbox::new().is_complete()
     }
 
+    /// The healthy disk as gzip packs it; nothing if there is no gzip.
+    pub(crate) fn packed(&self) -> &[u8] {
+        self.packed.get_or_init(|| gzip(&self.disk.bytes).unwrap_or_default())
+    }
+
     /// The healthy bytes.
     pub(crate) fn base(&self) -> &Arc<Vec<u8>> {
         &self.disk.bytes
     }
+}
+
+/// The bytes of an image after so many repairs that the checker finds nothing any more.
+fn repaired(
+    checker: &Checker,
+    image: &Disk,
+    options: &SubjectOptions,
+) -> Result<Vec<u8>, SubjectError> {
+    let mut checker = checker.clone();
+    if let Some(program) = &options.program {
+        checker.program = program.display().to_string();
+    }
+    let program = checker.path()?;
+    let repair = &commands(&checker, &program, &[])?[usize::from(REPAIR)];
+    let mut file = crate::run::DiskFile::new(image.bytes.clone())?;
+    file.answer_with(&checker.input)?;
+    let sandbox = crate::run::Sandbox::new();
+    let mut limits = Limits::default();
+    limits.file_bytes = if checker.any_file_size { u64::MAX } else { limits.file_bytes };
+    limits.memory_bytes = checker.memory_mib.map_or(limits.memory_bytes, |mib| mib << 20);
+    let mut delta = DiskDelta::default();
+    for _ in 0..3 {
+        file.set(&delta)?;
+        crate::run::spawn(repair, &file, &limits, &sandbox)?;
+        delta = file.look()?;
+    }
+    let mut bytes = (*image.bytes).clone();
+    delta.apply(&mut bytes);
+    Ok(bytes)
+}
+
+fn gzip(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    use std::io::{Seek, Write};
+    let mut input = tempfile::tempfile()?;
+    input.write_all(bytes)?;
+    input.rewind()?;
+    // Without a name and a time the same disk packs to the same bytes.
+    let output = std::process::Command::new("gzip").arg("-cn").stdin(input).output()?;
+    Ok(output.stdout)
 }
 
 fn commands(
@@ -209,9 +294,8 @@ fn written_anyway(checker: &Checker, map: &Map) -> Vec<Range<u64>> {
             None => name == wanted,
         })
     };
-    map.fields
-        .iter()
-        .filter(|field| matches(&field.to_string()))
-        .map(|field| field.bytes())
-        .collect()
+    let fields = map.fields.iter().filter(|field| matches(&field.to_string()));
+    let areas = map.areas.iter().filter(|(name, _)| matches(name));
+    let areas = areas.map(|(_, range)| range.clone());
+    fields.map(|field| field.bytes()).chain(areas).collect()
 }

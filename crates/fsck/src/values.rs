@@ -28,6 +28,20 @@ impl Values {
         }
     }
 
+    /// The few values that say most, for fields that are tried together: nothing, everything, one more,
+    /// half.
+    pub(crate) fn telling(&self, index: u64) -> Option<u64> {
+        match self {
+            Values::All { max, present } => {
+                let mut few = vec![0, *max, present.wrapping_add(1) & max, max / 2, 1, 2, 3];
+                few.retain(|value| value != present);
+                few.dedup();
+                few.get(index as usize).copied()
+            }
+            Values::Some(_) => self.get(index),
+        }
+    }
+
     /// The value with a number.
     pub(crate) fn get(&self, index: u64) -> Option<u64> {
         match self {

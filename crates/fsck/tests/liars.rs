@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use fathom_fsck::campaign::{Plan, State, run};
-use fathom_fsck::{Checker, Choice, Disk, Subject, SubjectOptions};
+use fathom_fsck::{Checker, Choice, Disk, NoGuests, Subject, SubjectOptions};
 use fathom_record::Silent;
 
 const LIAR: &str = env!("CARGO_BIN_EXE_fathom-liar");
@@ -31,7 +31,7 @@ fn liar(mode: &str, dir: &Path, disk: &Disk) -> Checker {
 
 /// A short campaign.
 fn campaign(mode: &str, cases: u64, dir: &Path) -> Option<State> {
-    let disk = match Disk::named("ext2") {
+    let disk = match Disk::named("ext2", &NoGuests) {
         Ok(disk) => disk,
         Err(error) => {
             println!("SKIP {mode}: {error}");
@@ -102,7 +102,7 @@ fn a_checker_reaches_nothing_but_its_disk() {
 #[test]
 fn a_blind_checker_is_caught_where_it_says_fine_and_the_tree_is_gone() {
     let dir = tempfile::tempdir().unwrap();
-    let Ok(disk) = Disk::named("ext2") else {
+    let Ok(disk) = Disk::named("ext2", &NoGuests) else {
         println!("SKIP blind: no mke2fs");
         return;
     };

@@ -1,11 +1,13 @@
 //! Test disks: made once from one description, kept in a cache, or a user's own.
 //!
-//! A disk of ours is made by a shell script that stands alone; the reproducer of a finding begins with
-//! the same script.
+//! A disk of ours is made by a shell script that stands alone. Where no privilege is needed, the reproducer
+//! of a finding begins with the same script. Other disks are filled by a kernel, in a guest that a
+//! [`DiskMaker`] boots.
 
 mod description;
 mod ext;
 mod fat;
+mod mounted;
 
 use std::fs;
 use std::io;
@@ -30,6 +32,17 @@ pub struct Disk {
     pub bytes: Arc<Vec<u8>>,
     /// The script that makes it; none for a user's own.
     pub script: Option<String>,
+    /// Whether the script needs no privilege, and makes these bytes wherever it is run.
+    pub anywhere: bool,
+}
+
+/// Runs scripts as root, in a kernel that has many file systems.
+pub trait DiskMaker {
+    /// Runs `sh SCRIPT IMAGE`, which makes the image in a directory of its own.
+    ///
+    /// # Errors
+    /// What went wrong, for people.
+    fn make(&self, script: &Path, image: &Path) -> Result<(), String>;
 }
 
 /// Why there is no disk.
@@ -67,6 +80,14 @@ pub enum DiskError {
         /// The package.
         package: &'static str,
     },
+    /// The disk is made in a guest, and there is none.
+    #[error("the disk {name} is filled by a kernel, in a guest: {why}")]
+    NoGuest {
+        /// The disk.
+        name: String,
+        /// Why there is no guest, and what to do.
+        why: String,
+    },
     /// The script failed.
     #[error("the disk {name} cannot be made: {output}")]
     Script {
@@ -83,6 +104,8 @@ struct Recipe {
     script: String,
     /// Programs that it needs, with their packages.
     needs: &'static [(&'static str, &'static str)],
+    /// Whether a kernel fills it.
+    in_guest: bool,
 }
 
 fn recipes() -> Vec<Recipe> {
@@ -90,10 +113,21 @@ fn recipes() -> Vec<Recipe> {
     let needs: &[_] = &[("mke2fs", "e2fsprogs"), ("debugfs", "e2fsprogs")];
     let ext = ext::VARIANTS.iter();
     let mut recipes: Vec<Recipe> = ext
-        .map(|variant| Recipe { name: variant.name, script: ext::script(variant, &rich), needs })
+        .map(|variant| Recipe {
+            name: variant.name,
+            script: ext::script(variant, &rich),
+            needs,
+            in_guest: false,
+        })
         .collect();
     let needs = &[("mkfs.fat", "dosfstools"), ("mcopy", "mtools")];
-    recipes.push(Recipe { name: "vfat", script: fat::script(&rich), needs });
+    recipes.push(Recipe { name: "vfat", script: fat::script(&rich), needs, in_guest: false });
+    recipes.extend(mounted::VARIANTS.iter().map(|variant| Recipe {
+        name: variant.name,
+        script: mounted::script(variant, &rich),
+        needs: variant.needs,
+        in_guest: true,
+    }));
     recipes
 }
 
@@ -107,7 +141,7 @@ impl Disk {
     ///
     /// # Errors
     /// If there is none of that name, or it cannot be made here.
-    pub fn named(name: &str) -> Result<Disk, DiskError> {
+    pub fn named(name: &str, maker: &dyn DiskMaker) -> Result<Disk, DiskError> {
         let recipe = recipes().into_iter().find(|recipe| recipe.name == name);
         let Some(recipe) = recipe else {
             return Err(DiskError::Unknown { name: name.to_owned(), known: Disk::names() });
@@ -120,10 +154,10 @@ impl Disk {
         let path = cached(&recipe);
         let bytes = match fs::read(&path) {
             Ok(bytes) if !bytes.is_empty() => bytes,
-            _ => make(&recipe, &path)?,
+            _ => make(&recipe, &path, maker)?,
         };
-        let script = Some(recipe.script);
-        Ok(Disk { name: name.to_owned(), bytes: Arc::new(bytes), script })
+        let (script, anywhere) = (Some(recipe.script), !recipe.in_guest);
+        Ok(Disk { name: name.to_owned(), bytes: Arc::new(bytes), script, anywhere })
     }
 
     /// A user's disk.
@@ -144,7 +178,22 @@ impl Disk {
             ));
         }
         let bytes = fs::read(path).map_err(io)?;
-        Ok(Disk { name: path.display().to_string(), bytes: Arc::new(bytes), script: None })
+        Ok(Disk {
+            name: path.display().to_string(),
+            bytes: Arc::new(bytes),
+            script: None,
+            anywhere: false,
+        })
+    }
+}
+
+/// Makes no disk: for programs that have no guests.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoGuests;
+
+impl DiskMaker for NoGuests {
+    fn make(&self, _: &Path, _: &Path) -> Result<(), String> {
+        Err("this program has none; `fathom fsck disk NAME -o FILE` makes it".to_owned())
     }
 }
 
@@ -165,13 +214,22 @@ fn cached(recipe: &Recipe) -> PathBuf {
 }
 
 /// Runs the script; the result appears in the cache whole or not at all.
-fn make(recipe: &Recipe, path: &Path) -> Result<Vec<u8>, DiskError> {
+fn make(recipe: &Recipe, path: &Path, maker: &dyn DiskMaker) -> Result<Vec<u8>, DiskError> {
     let io = |path: &Path| {
         let path = path.to_owned();
         move |source| DiskError::Io { path, source }
     };
     let dir = tempfile::tempdir().map_err(io(&std::env::temp_dir()))?;
     let image = dir.path().join("disk.img");
+    if recipe.in_guest {
+        let script = dir.path().join("script.sh");
+        fs::write(&script, &recipe.script).map_err(io(&script))?;
+        let name = recipe.name.to_owned();
+        maker.make(&script, &image).map_err(|why| DiskError::NoGuest { name, why })?;
+        let bytes = fs::read(&image).map_err(io(&image))?;
+        let _ = keep(&bytes, path);
+        return Ok(bytes);
+    }
     let output = Command::new("sh")
         .args(["-s", "--"])
         .arg(&image)
@@ -213,7 +271,7 @@ mod tests {
 
     #[test]
     fn disks_are_the_same_every_time_and_their_maps_are_right() {
-        for recipe in recipes() {
+        for recipe in recipes().into_iter().filter(|recipe| !recipe.in_guest) {
             if let Some((program, package)) =
                 recipe.needs.iter().find(|(program, _)| find_program(program).is_none())
             {
@@ -222,8 +280,8 @@ mod tests {
             }
             let dir = tempfile::tempdir().unwrap();
             let (one, two) = (dir.path().join("1"), dir.path().join("2"));
-            let first = make(&recipe, &one).unwrap_or_else(|error| panic!("{error}"));
-            let second = make(&recipe, &two).unwrap();
+            let first = make(&recipe, &one, &NoGuests).unwrap_or_else(|error| panic!("{error}"));
+            let second = make(&recipe, &two, &NoGuests).unwrap();
             assert!(first == second, "{} differs from time to time", recipe.name);
             let map = Map::of(&first).unwrap();
             assert!(

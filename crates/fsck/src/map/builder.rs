@@ -16,13 +16,32 @@ pub(crate) struct Builder<'a> {
     placed: HashMap<(u64, u8), ()>,
     /// Whether what is put from now on is tried by campaigns.
     pub(crate) sampled: bool,
+    /// How many structures of each sort there were.
+    sorts: HashMap<String, u64>,
     pub(crate) map: Map,
 }
+
+/// Numbers of one sort that lie one after the other.
+pub(crate) struct Table<'a> {
+    /// The structure that they are in.
+    pub(crate) called: &'a str,
+    /// The name of one of them.
+    pub(crate) item: &'a str,
+    pub(crate) base: u64,
+    pub(crate) width: u8,
+    pub(crate) order: Order,
+    pub(crate) count: u64,
+    pub(crate) kind: Kind,
+    pub(crate) guard: Option<usize>,
+}
+
+/// Numbers of a table that campaigns try, besides the last and one that is zero.
+const TABLE_SAMPLED: u64 = 2;
 
 impl<'a> Builder<'a> {
     pub(crate) fn new(disk: &'a [u8], layouts: &'a Layouts, file_system: &str) -> Builder<'a> {
         let map = Map { file_system: file_system.to_owned(), ..Map::default() };
-        Builder { disk, layouts, placed: HashMap::new(), sampled: true, map }
+        Builder { disk, layouts, placed: HashMap::new(), sampled: true, sorts: HashMap::new(), map }
     }
 
     /// A number of the disk; 0 beyond its end.
@@ -43,6 +62,19 @@ impl<'a> Builder<'a> {
 
     pub(crate) fn u32(&self, at: u64) -> u64 {
         self.number(at, 4, Order::Little)
+    }
+
+    pub(crate) fn u64(&self, at: u64) -> u64 {
+        self.number(at, 8, Order::Little)
+    }
+
+    pub(crate) fn b64(&self, at: u64) -> u64 {
+        self.number(at, 8, Order::Big)
+    }
+
+    /// Where the disk ends.
+    pub(crate) fn end(&self) -> u64 {
+        self.disk.len() as u64
     }
 
     pub(crate) fn b16(&self, at: u64) -> u64 {
@@ -141,6 +173,37 @@ impl<'a> Builder<'a> {
                 kind: Kind::Bitmap,
                 guard,
                 sampled,
+            });
+        }
+    }
+
+    /// Has the first few structures of a sort tried by campaigns, and no others.
+    pub(crate) fn sample(&mut self, sort: &str, most: u64) {
+        let seen = self.sorts.entry(sort.to_owned()).or_default();
+        *seen += 1;
+        self.sampled = *seen <= most;
+    }
+
+    /// Adds the numbers of a table that are not zero, and the first that is.
+    pub(crate) fn table(&mut self, table: &Table<'_>) {
+        let wanted = self.sampled;
+        let structure: Arc<str> = Arc::from(table.called);
+        let place = |index: u64| table.base + index * u64::from(table.width);
+        let used: Vec<u64> = (0..table.count)
+            .filter(|index| self.number(place(*index), table.width, table.order) != 0)
+            .collect();
+        let zero = (0..table.count).find(|index| used.binary_search(index).is_err());
+        for (nth, index) in used.iter().copied().chain(zero).enumerate() {
+            let ends = nth as u64 + 1 >= used.len() as u64;
+            self.add(Field {
+                structure: structure.clone(),
+                name: Arc::from(format!("{}[{index}]", table.item)),
+                at: place(index),
+                width: table.width,
+                order: table.order,
+                kind: table.kind,
+                guard: table.guard,
+                sampled: wanted && (ends || (nth as u64) < TABLE_SAMPLED),
             });
         }
     }

@@ -23,6 +23,14 @@ pub(crate) enum Algorithm {
     Crc32cRaw(u32),
     /// CRC-16 (ANSI), as `gdt_csum` of ext4 has it.
     Crc16,
+    /// CRC-32C as it is published, with the final complement: xfs and btrfs.
+    Crc32c,
+    /// CRC-32 (Ethernet) from this start value, without the final complement: f2fs.
+    Crc32Raw(u32),
+    /// 16 bits, turned to the right by one before each byte is added: entry sets of exFAT.
+    Turned16,
+    /// The same with 32 bits: boot regions of exFAT.
+    Turned32,
 }
 
 /// Where a part of the sum is kept.
@@ -46,6 +54,21 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
+    /// A CRC-32C of bytes of the disk that is kept among them, as xfs and btrfs have it.
+    pub(crate) fn inside(at: u64, bytes: u64, kept: u64) -> Guard {
+        let after = kept + 4;
+        Guard {
+            algorithm: Algorithm::Crc32c,
+            pieces: vec![
+                Piece::Range(at, kept - at),
+                Piece::Zeros(4),
+                Piece::Range(after, at + bytes - after),
+            ],
+            stores: vec![Store::whole(kept, Order::Little)],
+            next: None,
+        }
+    }
+
     /// Sums up the bytes of a disk.
     pub(crate) fn sum(&self, disk: &[u8]) -> u32 {
         let mut state = Sum::start(self.algorithm);
@@ -117,6 +140,8 @@ struct Sum {
 
 /// The reflected polynomial of CRC-32C.
 const CASTAGNOLI: [u32; 256] = table(0x82f6_3b78);
+/// The reflected polynomial of CRC-32 (Ethernet).
+const ETHERNET: [u32; 256] = table(0xedb8_8320);
 /// The reflected polynomial of CRC-16 (ANSI).
 const ANSI: [u32; 256] = table(0xa001);
 
@@ -139,8 +164,10 @@ const fn table(polynomial: u32) -> [u32; 256] {
 impl Sum {
     fn start(algorithm: Algorithm) -> Sum {
         let value = match algorithm {
-            Algorithm::Crc32cRaw(start) => start,
+            Algorithm::Crc32cRaw(start) | Algorithm::Crc32Raw(start) => start,
+            Algorithm::Crc32c => u32::MAX,
             Algorithm::Crc16 => 0xffff,
+            Algorithm::Turned16 | Algorithm::Turned32 => 0,
         };
         Sum { algorithm, value }
     }
@@ -150,14 +177,22 @@ impl Sum {
             let byte = u32::from(*byte);
             let index = ((self.value ^ byte) & 0xff) as usize;
             self.value = match self.algorithm {
-                Algorithm::Crc32cRaw(_) => (self.value >> 8) ^ CASTAGNOLI[index],
+                Algorithm::Crc32cRaw(_) | Algorithm::Crc32c => {
+                    (self.value >> 8) ^ CASTAGNOLI[index]
+                }
+                Algorithm::Crc32Raw(_) => (self.value >> 8) ^ ETHERNET[index],
                 Algorithm::Crc16 => (self.value >> 8) ^ ANSI[index],
+                Algorithm::Turned16 => {
+                    let turned = (self.value as u16).rotate_right(1);
+                    u32::from(turned.wrapping_add(byte as u16))
+                }
+                Algorithm::Turned32 => self.value.rotate_right(1).wrapping_add(byte),
             };
         }
     }
 
     fn end(self) -> u32 {
-        self.value
+        if self.algorithm == Algorithm::Crc32c { !self.value } else { self.value }
     }
 }
 
@@ -176,6 +211,11 @@ mod tests {
         // The "check" column of the catalogue of CRC algorithms: the sum of "123456789".
         assert_eq!(sum(Algorithm::Crc32cRaw(u32::MAX), b"123456789"), !0xe306_9283);
         assert_eq!(sum(Algorithm::Crc16, b"123456789"), 0x4b37);
+        assert_eq!(sum(Algorithm::Crc32c, b"123456789"), 0xe306_9283);
+        assert_eq!(sum(Algorithm::Crc32Raw(u32::MAX), b"123456789"), !0xcbf4_3926);
+        // By hand: 1, then half of it (the lowest bit becomes the highest) and 2.
+        assert_eq!(sum(Algorithm::Turned16, &[1, 2]), 0x8002);
+        assert_eq!(sum(Algorithm::Turned32, &[1, 2]), 0x8000_0002);
     }
 
     #[test]

@@ -4,13 +4,20 @@
 //! says where they lie. A field is called by structure and name, `inode[12 "/d/f1"].i_blocks_lo`; the
 //! words in quotes are for people and may be left out.
 
+mod btrfs;
 mod builder;
+mod exfat;
 mod ext;
+mod f2fs;
 mod fat;
 mod guard;
+mod jfs;
 mod kind;
 mod layout;
+mod minix;
+mod reiserfs;
 mod show;
+mod xfs;
 
 use std::fmt;
 use std::ops::Range;
@@ -66,6 +73,8 @@ pub struct Map {
     /// What pointers may point to, one of each sort.
     pub targets: Vec<Target>,
     pub(crate) guards: Vec<Guard>,
+    /// Places without fields that have a name: the work space of a checker.
+    pub(crate) areas: Vec<(String, Range<u64>)>,
     /// What a reader should know: structures that were not followed, checksums that are wrong.
     pub notes: Vec<String>,
 }
@@ -125,7 +134,15 @@ struct FileSystem {
 
 const FILE_SYSTEMS: &[FileSystem] = &[
     FileSystem { name: "ext", is_in: ext::is_in, walk: ext::walk },
+    FileSystem { name: "xfs", is_in: xfs::is_in, walk: xfs::walk },
+    FileSystem { name: "btrfs", is_in: btrfs::is_in, walk: btrfs::walk },
+    FileSystem { name: "f2fs", is_in: f2fs::is_in, walk: f2fs::walk },
+    FileSystem { name: "jfs", is_in: jfs::is_in, walk: jfs::walk },
+    FileSystem { name: "reiserfs", is_in: reiserfs::is_in, walk: reiserfs::walk },
+    FileSystem { name: "exfat", is_in: exfat::is_in, walk: exfat::walk },
     FileSystem { name: "vfat", is_in: fat::is_in, walk: fat::walk },
+    // Its magic number is short and in the first blocks: the last to be asked.
+    FileSystem { name: "minix", is_in: minix::is_in, walk: minix::walk },
 ];
 
 impl Map {
@@ -135,7 +152,15 @@ impl Map {
     /// If it is no file system with a map, or so damaged that the walk cannot begin.
     pub fn of(disk: &[u8]) -> Result<Map, MapError> {
         match FILE_SYSTEMS.iter().find(|system| (system.is_in)(disk)) {
-            Some(system) => (system.walk)(disk),
+            Some(system) => {
+                let mut map = (system.walk)(disk)?;
+                let wrong = map.wrong_sums(disk);
+                if let Some(first) = wrong.first() {
+                    let note = format!("{} checksums are wrong, the first is {first}", wrong.len());
+                    map.notes.push(note);
+                }
+                Ok(map)
+            }
             None => Err(MapError::Unknown {
                 known: FILE_SYSTEMS.iter().map(|system| system.name).collect(),
             }),
@@ -156,6 +181,35 @@ impl Map {
             wanted: wanted.join(" or "),
             found: found.map_or("another file system", |system| system.name),
         })
+    }
+
+    /// Keeps the fields that have one of these bytes, all of them to be tried; a byte of no field becomes one.
+    pub(crate) fn keep(&mut self, bytes: &[u64]) {
+        let hit = |field: &Field| {
+            let from = bytes.partition_point(|at| *at < field.at);
+            bytes.get(from).is_some_and(|at| field.bytes().contains(at))
+        };
+        self.fields.retain(hit);
+        self.fields.iter_mut().for_each(|field| field.sampled = true);
+        let mut covered: Vec<Range<u64>> = self.fields.iter().map(Field::bytes).collect();
+        covered.sort_by_key(|range| range.start);
+        for at in bytes {
+            let before = covered.partition_point(|range| range.start <= *at);
+            if before > 0 && covered[before - 1].contains(at) {
+                continue;
+            }
+            self.fields.push(Field {
+                structure: Arc::from("byte"),
+                name: Arc::from(at.to_string()),
+                at: *at,
+                width: 1,
+                order: Order::Little,
+                // Single bits, all and none: as many values as a byte of a bitmap has.
+                kind: Kind::Bitmap,
+                guard: None,
+                sampled: true,
+            });
+        }
     }
 
     /// Finds a field by name; the words in quotes may be left out.

@@ -83,6 +83,31 @@ impl DiskDelta {
         XxHash3_128::oneshot(&bytes)
     }
 
+    /// The difference as bytes: number and length of each page, and the page.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (index, page) in &self.pages {
+            bytes.extend(index.to_le_bytes());
+            bytes.extend((page.len() as u64).to_le_bytes());
+            bytes.extend(&page[..]);
+        }
+        bytes
+    }
+
+    /// Reads what [`DiskDelta::to_bytes`] wrote.
+    pub(crate) fn from_bytes(mut bytes: &[u8]) -> DiskDelta {
+        let mut pages = Vec::new();
+        while let Some((head, rest)) = bytes.split_first_chunk::<16>() {
+            let number = |at: usize| {
+                head[at..at + 8].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
+            };
+            let length = (number(8) as usize).min(rest.len());
+            pages.push((number(0), Box::from(&rest[..length])));
+            bytes = &rest[length..];
+        }
+        DiskDelta { pages }
+    }
+
     /// Changes a copy of the healthy disk into this one.
     pub(crate) fn apply(&self, disk: &mut [u8]) {
         for (index, page) in &self.pages {
@@ -199,11 +224,23 @@ impl DiskFile {
         })
     }
 
+    /// Has every run read these words, for checkers that ask whatever they are told.
+    ///
+    /// # Errors
+    /// If memory or descriptors are short.
+    pub(crate) fn answer_with(&mut self, words: &str) -> Result<(), RunError> {
+        self.input = unsealed_file(0)?;
+        let written = self.input.write_all_at(words.as_bytes(), 0);
+        written.map_err(|source| fault("write the answers for a checker", source))
+    }
+
     /// Makes the disk what it should be.
     ///
     /// # Errors
     /// If it cannot be written.
     pub(crate) fn set(&mut self, wanted: &DiskDelta) -> Result<(), RunError> {
+        // The last run has read what there was. An empty input has no place to go back to.
+        let _ = self.input.rewind();
         let write = |index: u64, page: &[u8]| {
             let written = self.disk.write_all_at(page, index * PAGE as u64);
             written.map_err(|source| fault("write the disk", source))
