@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use crate::args::{duration, jobs};
 use crate::progress::KnownArgs;
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct FsckArgs {
     #[command(subcommand)]
@@ -23,6 +23,10 @@ pub(crate) struct FsckArgs {
     /// A healthy disk of your own
     #[arg(long, value_name = "FILE")]
     pub(crate) image: Option<PathBuf>,
+    /// The checker's own test images below this directory (see `fathom fsck unpack`): what a repair changed
+    /// in them is corrupted again
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["image", "disk", "resume", "against"])]
+    pub(crate) suite: Option<PathBuf>,
     /// Another program than the one that is installed
     #[arg(long, value_name = "PATH")]
     pub(crate) program: Option<PathBuf>,
@@ -35,12 +39,19 @@ pub(crate) struct FsckArgs {
     /// All values of fields of 16 bits
     #[arg(long)]
     pub(crate) exhaustive: bool,
+    /// Two neighbouring fields of a structure at once, a few values of each
+    #[arg(long, conflicts_with = "exhaustive")]
+    pub(crate) pairs: bool,
     /// Every structure of the disk, not one of each sort
     #[arg(long)]
     pub(crate) everything: bool,
     /// A run of the checker that takes longer hangs [default: 10s, more for slow checkers]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) deadline: Option<Duration>,
+    /// Have a kernel mount disks that are said to be fine, in guests (FATHOM_GUEST_KERNEL): it must mount
+    /// them, read everything, report nothing, and find what was not hit
+    #[arg(long)]
+    pub(crate) mount: bool,
     /// Make every run, also on disks on which the checker was seen before
     #[arg(long)]
     pub(crate) no_memo: bool,
@@ -60,7 +71,7 @@ pub(crate) struct FsckArgs {
     pub(crate) known: KnownArgs,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub(crate) enum FsckAction {
     /// Show a disk field by field
     Map(MapArgs),
@@ -70,11 +81,62 @@ pub(crate) enum FsckAction {
     Disk(DiskArgs),
     /// Build a checker from Debian's source with the compiler's hooks for branches and comparisons
     Build(BuildArgs),
+    /// Unpack Debian's source of a checker with its test images: e2fsprogs, btrfs-progs
+    Unpack(BuildArgs),
+    /// Write the smallest set of images that takes every branch that a campaign takes
+    Suite(SuiteArgs),
+    /// Compare the branches that a checker's own test images take with those that our cases take
+    Coverage(CoverageArgs),
+    /// Mount the disks of a batch, in a guest
+    #[command(hide = true)]
+    Look(LookArgs),
     /// Find the values of a field that make an instrumented checker take another path
     Explore(ExploreArgs),
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SuiteArgs {
+    /// The instrumented e2fsck (see `fathom fsck build`)
+    #[arg(long, value_name = "PATH")]
+    pub(crate) program: PathBuf,
+    /// The disk
+    #[arg(long, value_name = "NAME", default_value = "ext4")]
+    pub(crate) disk: String,
+    /// So many cases of a campaign are tried
+    #[arg(long, value_name = "N", default_value = "5000")]
+    pub(crate) cases: usize,
+    /// Where the tests are written, one directory each, as e2fsprogs has them
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: PathBuf,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CoverageArgs {
+    /// The instrumented e2fsck (see `fathom fsck build`)
+    #[arg(long, value_name = "PATH")]
+    pub(crate) program: PathBuf,
+    /// The directory of its tests (see `fathom fsck unpack`)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) suite: PathBuf,
+    /// So many cases of each of our disks are tried
+    #[arg(long, value_name = "N", default_value = "3000")]
+    pub(crate) cases: usize,
+    /// So many cases that begin at each image of the suite
+    #[arg(long, value_name = "N", default_value = "10")]
+    pub(crate) cases_each: usize,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LookArgs {
+    /// The file system
+    pub(crate) file_system: String,
+    /// The directory of the batch
+    pub(crate) directory: PathBuf,
+    /// The first disk that is looked at
+    pub(crate) from: usize,
+}
+
+#[derive(Clone, Debug, Args)]
 pub(crate) struct MapArgs {
     /// The image, or the name of a disk of ours
     pub(crate) image: String,
@@ -82,7 +144,7 @@ pub(crate) struct MapArgs {
     pub(crate) filter: Option<String>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct SetArgs {
     /// The image, or the name of a disk of ours
     pub(crate) image: String,
@@ -97,7 +159,7 @@ pub(crate) struct SetArgs {
     pub(crate) wrong_checksum: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct DiskArgs {
     /// The name: see `fathom list disks`
     pub(crate) name: String,
@@ -106,16 +168,16 @@ pub(crate) struct DiskArgs {
     pub(crate) output: Option<PathBuf>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct BuildArgs {
     /// The source package: e2fsprogs
     pub(crate) package: String,
-    /// Where it is built [default: PACKAGE-instrumented]
+    /// Where it is built or unpacked [default: PACKAGE-instrumented, PACKAGE-source]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct ExploreArgs {
     /// The instrumented e2fsck
     #[arg(long, value_name = "PATH")]

@@ -74,7 +74,7 @@ pub(super) fn set(args: &SetArgs, json: bool) -> Result<Ending> {
 
 /// Makes a test disk, or prints the script that does.
 pub(super) fn disk(args: &DiskArgs, json: bool) -> Result<Ending> {
-    let disk = fathom_fsck::Disk::named(&args.name)?;
+    let disk = fathom_fsck::Disk::named(&args.name, &super::GuestMaker)?;
     match &args.output {
         Some(output) => {
             fs::write(output, &*disk.bytes)

@@ -4,10 +4,14 @@ pub(crate) mod again;
 mod args;
 mod disks;
 mod explore;
+mod looker;
+mod maker;
+mod suites;
 mod tell;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use fathom_fsck::campaign::{self, Plan, State};
@@ -18,6 +22,7 @@ use super::Ending;
 use crate::progress::{RunObserver, started};
 use crate::text::{print, print_json, say};
 pub(crate) use args::{FsckAction, FsckArgs};
+use maker::GuestMaker;
 
 /// The file with the state of a campaign, in the directory of the run.
 const STATE: &str = "fsck.json";
@@ -28,6 +33,10 @@ pub(crate) fn run(args: &FsckArgs, out: &Path, json: bool) -> Result<Ending> {
         Some(FsckAction::Set(args)) => disks::set(args, json),
         Some(FsckAction::Disk(args)) => disks::disk(args, json),
         Some(FsckAction::Build(args)) => explore::build(args, json),
+        Some(FsckAction::Unpack(args)) => suites::unpack(args, json),
+        Some(FsckAction::Suite(args)) => suites::write(args, json),
+        Some(FsckAction::Coverage(args)) => suites::coverage(args, json),
+        Some(FsckAction::Look(args)) => looker::answer(args),
         Some(FsckAction::Explore(args)) => explore::explore(args, json),
         None => test(args, out, json),
     }
@@ -42,7 +51,7 @@ fn open_disk(text: &str) -> Result<Disk> {
     if text.contains('/') || text.contains('.') {
         bail!("{text}: there is no such file");
     }
-    Ok(Disk::named(text)?)
+    Ok(Disk::named(text, &GuestMaker)?)
 }
 
 fn options(args: &FsckArgs) -> SubjectOptions {
@@ -56,15 +65,20 @@ fn disks(args: &FsckArgs, checker: &Checker) -> Result<Vec<Disk>> {
     }
     let first = || checker.disks.first().cloned().unwrap_or_default();
     match args.disk.as_deref() {
-        Some("all") => checker.disks.iter().map(|name| Ok(Disk::named(name)?)).collect(),
-        Some(name) => Ok(vec![Disk::named(name)?]),
-        None => Ok(vec![Disk::named(&first())?]),
+        Some("all") => {
+            checker.disks.iter().map(|name| Ok(Disk::named(name, &GuestMaker)?)).collect()
+        }
+        Some(name) => Ok(vec![Disk::named(name, &GuestMaker)?]),
+        None => Ok(vec![Disk::named(&first(), &GuestMaker)?]),
     }
 }
 
 fn test(args: &FsckArgs, out: &Path, json: bool) -> Result<Ending> {
     let name = args.checker.as_deref().unwrap_or_default();
     let checker = Checker::named(name)?;
+    if let Some(dir) = &args.suite {
+        return suites::test(args, &checker, dir, out, json);
+    }
     let disks = disks(args, &checker)?;
     let several = disks.len() > 1;
     let mut worst = Ending::Clean;
@@ -96,6 +110,16 @@ fn test_one(
     json: bool,
 ) -> Result<(Ending, serde_json::Value)> {
     let subject = Subject::new(checker, disk, &options(args))?;
+    test_subject(args, &subject, out, json)
+}
+
+/// Runs one campaign and tells what came of it.
+fn test_subject(
+    args: &FsckArgs,
+    subject: &Subject,
+    out: &Path,
+    json: bool,
+) -> Result<(Ending, serde_json::Value)> {
     if !subject.is_confined() {
         say!(
             "fathom: this kernel has no Landlock: the checker could write to other files than its disk"
@@ -105,14 +129,19 @@ fn test_one(
         exhaustive: args.exhaustive,
         everything: args.everything,
         fields: args.field.clone(),
+        pairs: args.pairs,
     };
     crate::supervise::worker::share_budget(args.budget);
     let plan = Plan {
-        resume: resume(args, &subject, &choice, out)?,
+        resume: resume(args, subject, &choice, out)?,
         choice,
         jobs: args.jobs,
         budget: args.budget,
         cases_max: args.cases,
+        looker: match args.mount {
+            true => Some(Arc::new(looker::GuestLooker::new()?)),
+            false => None,
+        },
     };
     let mut run = started(Kind::Fsck, &subject.checker.name);
     run.version = subject.checker.version_line();
@@ -120,7 +149,7 @@ fn test_one(
     run.threads = args.jobs;
     let mut observer = RunObserver::start(out, run, &args.known, json)?;
     let path = out.join(STATE);
-    let result = campaign::run(&subject, &plan, &mut observer, |state| save(&path, state));
+    let result = campaign::run(subject, &plan, &mut observer, |state| save(&path, state));
     let state = match result {
         Ok(state) => state,
         Err(error) => return Ok((observer.fail(error.into())?, serde_json::Value::Null)),
@@ -133,13 +162,13 @@ fn test_one(
         );
     }
     let ending = observer.finish(|run| tell::describe(run, &state, args))?;
-    fs::write(out.join("disk.html"), tell::page(&subject, &state))
+    fs::write(out.join("disk.html"), tell::page(subject, &state))
         .with_context(|| format!("cannot write to {}", out.display()))?;
-    let value = tell::json(&subject, &state);
+    let value = tell::json(subject, &state);
     if !json {
-        print(&tell::text(&subject, &state))?;
+        print(&tell::text(subject, &state))?;
         if let Some(other) = &args.against {
-            print(&again::against(&subject, other, &options(args), &state)?)?;
+            print(&again::against(subject, other, &options(args), &state)?)?;
         }
     }
     Ok((ending, value))

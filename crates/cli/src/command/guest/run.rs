@@ -104,6 +104,11 @@ fn kernel(args: &RunArgs, guest: Option<&str>) -> Result<Kernel> {
     if let Some(name) = args.kernel.as_deref().or(guest) {
         return Ok(fathom_guest::resolve(name)?);
     }
+    best_kernel()
+}
+
+/// The newest kernel that was built here, or Debian's.
+pub(crate) fn best_kernel() -> Result<Kernel> {
     let built = Cache::of_user().and_then(|cache| cache.kernels()).unwrap_or_default();
     let usable = built.into_iter().filter(|cached| matches!(cached.kernel, Some(Ok(_))));
     match usable.max_by_key(|cached| cached.changed) {
