@@ -7,6 +7,7 @@ mod bench;
 mod bpf;
 mod campaign;
 mod dist;
+mod fsck;
 mod guest_campaign;
 mod guest_runs;
 mod hunt;
