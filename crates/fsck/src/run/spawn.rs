@@ -263,3 +263,29 @@ fn wait(pid: c_int) -> Result<(c_int, u64), RunError> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_wants_the_processor_does_not_hang_and_who_sleeps_does() {
+        let mut used = 0;
+        // Whoever reads its own state is running.
+        assert!(comes_on(std::process::id() as c_int, &mut used));
+        let mut sleeper = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = sleeper.id() as c_int;
+        let asleep = || {
+            let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+            text.contains("(sleep) S")
+        };
+        while !asleep() {
+            std::thread::yield_now();
+        }
+        let mut used = 0;
+        comes_on(pid, &mut used);
+        assert!(!comes_on(pid, &mut used));
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+    }
+}
