@@ -283,20 +283,20 @@ fn checksums_follow(dir: &Path, field: &str) {
 
 #[test]
 fn the_maps_of_minix_and_exfat_say_what_their_tools_say() {
-    ["minix", "minix-v1", "exfat"].map(check);
+    ["minix", "minix-v1", "exfat"].into_iter().for_each(check);
 }
 
 #[test]
 fn the_maps_of_xfs_say_what_xfs_db_says() {
-    ["xfs", "xfs-v4"].map(check);
+    ["xfs", "xfs-v4"].into_iter().for_each(check);
 }
 
 #[test]
 fn the_maps_of_btrfs_and_f2fs_say_what_their_tools_say() {
-    ["btrfs", "f2fs"].map(check);
+    ["btrfs", "f2fs"].into_iter().for_each(check);
 }
 
 #[test]
 fn the_maps_of_jfs_and_reiserfs_say_what_their_tools_say() {
-    ["jfs", "reiserfs"].map(check);
+    ["jfs", "reiserfs"].into_iter().for_each(check);
 }
