@@ -192,13 +192,7 @@ pub(crate) fn spawn(
         );
         return Err(RunError { what, source: std::io::Error::from_raw_os_error(context.failed.1) });
     }
-    let mut in_time = ends_within(&pidfd, limits.time * WALL_FACTOR)?;
-    // On a busy machine a checker may wait for the processor, which is not its fault: as long as it comes
-    // on, its limit of processor time decides.
-    let mut used = 0;
-    while !in_time && comes_on(pid, &mut used) {
-        in_time = ends_within(&pidfd, limits.time)?;
-    }
+    let in_time = ends_within(&pidfd, limits.time * WALL_FACTOR)?;
     if !in_time {
         // SAFETY: the process is our child and has not been waited for: the number is its own.
         unsafe { libc::kill(pid, libc::SIGKILL) };
@@ -215,18 +209,6 @@ pub(crate) fn spawn(
     let output = disk.output()?;
     let output_full = output.len() >= OUTPUT_BYTES_MAX;
     Ok(Outcome { end, output, output_full, time, resident_bytes })
-}
-
-/// Whether a process wants the processor, or has used it since it was last asked.
-fn comes_on(pid: c_int, used: &mut u64) -> bool {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name of the program, in parentheses, may have spaces in it.
-    let fields: Vec<&str> =
-        text.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_whitespace().collect());
-    let number = |index: usize| fields.get(index).and_then(|word| word.parse::<u64>().ok());
-    let now = number(11).unwrap_or(0) + number(12).unwrap_or(0);
-    let before = std::mem::replace(used, now);
-    fields.first() == Some(&"R") || now > before && before > 0
 }
 
 fn ends_within(pidfd: &OwnedFd, time: Duration) -> Result<bool, RunError> {
@@ -261,31 +243,5 @@ fn wait(pid: c_int) -> Result<(c_int, u64), RunError> {
         if std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
             return Err(RunError::last("wait for the checker"));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_wants_the_processor_does_not_hang_and_who_sleeps_does() {
-        let mut used = 0;
-        // Whoever reads its own state is running.
-        assert!(comes_on(std::process::id() as c_int, &mut used));
-        let mut sleeper = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-        let pid = sleeper.id() as c_int;
-        let asleep = || {
-            let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-            text.contains("(sleep) S")
-        };
-        while !asleep() {
-            std::thread::yield_now();
-        }
-        let mut used = 0;
-        comes_on(pid, &mut used);
-        assert!(!comes_on(pid, &mut used));
-        sleeper.kill().unwrap();
-        sleeper.wait().unwrap();
     }
 }
