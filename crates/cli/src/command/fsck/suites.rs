@@ -10,7 +10,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use fathom_fsck::{
-    Checker, Chosen, Subject, SubjectOptions, choose, edges_of_cases, edges_of_image, images,
+    Checker, Chosen, Subject, SubjectOptions, SuiteImage, choose, edges_of_cases, edges_of_image,
+    images,
 };
 use serde_json::json;
 
@@ -32,6 +33,15 @@ pub(super) fn unpack(args: &BuildArgs, json: bool) -> Result<Ending> {
     Ok(Ending::Clean)
 }
 
+/// A test image with the bytes that a repair changes as its fields; an error if there are none.
+fn repairable(args: &FsckArgs, checker: &Checker, image: &SuiteImage) -> Result<Subject> {
+    let subject = Subject::of_test_image(checker.clone(), image.open()?, &options(args))?;
+    if subject.map.fields.is_empty() {
+        bail!("a repair changes nothing");
+    }
+    Ok(subject)
+}
+
 /// Tests a checker on its own test images: what a repair changed is corrupted again.
 pub(super) fn test(
     args: &FsckArgs,
@@ -51,16 +61,8 @@ pub(super) fn test(
     let (mut values, mut left_out) = (Vec::new(), Vec::new());
     let mut worst = Ending::Clean;
     for (index, image) in all.iter().enumerate() {
-        let subject = image
-            .open()
-            .map_err(anyhow::Error::from)
-            .and_then(|disk| Ok(Subject::of_test_image(checker.clone(), disk, &options(args))?));
-        let subject = match subject {
-            Ok(subject) if !subject.map.fields.is_empty() => subject,
-            Ok(_) => {
-                left_out.push(json!({"image": image.name, "why": "a repair changes nothing"}));
-                continue;
-            }
+        let subject = match repairable(args, checker, image) {
+            Ok(subject) => subject,
             Err(error) => {
                 let why = format!("{error:#}").lines().next().unwrap_or_default().to_owned();
                 left_out.push(json!({"image": image.name, "why": why}));
