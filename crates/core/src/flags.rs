@@ -130,6 +130,11 @@ flags! {
 }
 
 flags! {
+    /// What happens to the server of a network file system while its clients go on.
+    ServerEvents { SERVER_STOP = 1; SERVER_KILL = 2; EXPORT_REMOVE = 4; CLIENT_EXPIRE = 8; }
+}
+
+flags! {
     /// Modes of `access(2)`; `F_OK` is empty.
     AccessMode { X_OK = 1; W_OK = 2; R_OK = 4; }
 }

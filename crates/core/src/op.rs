@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::bytes::{FsBytes, FsPath};
 use crate::flags::{
-    AccessMode, FallocateMode, Mode, MsyncFlags, OpenFlags, RenameFlags, SyncRangeFlags, Whence,
-    XattrFlags,
+    AccessMode, FallocateMode, Mode, MsyncFlags, OpenFlags, RenameFlags, ServerEvents,
+    SyncRangeFlags, Whence, XattrFlags,
 };
 use crate::pattern::Pattern;
 
@@ -148,4 +148,8 @@ pub enum Op {
     /// Nothing is called for so long: timers of the kernel expire, what is dirty is written back. In a
     /// guest with a clock of its own that takes no time.
     Wait { seconds: u32 },
+    /// Something happens to the server of a network file system, and is over: it ends (orderly, or killed) and
+    /// starts again, its export goes and comes back, it forgets its clients. Open files stay open. Needs
+    /// [`crate::Capability::Server`].
+    Server { events: ServerEvents },
 }

@@ -10,8 +10,8 @@
 
 use crate::bytes::{FsBytes, FsPath};
 use crate::flags::{
-    AccessMode, FallocateMode, Mode, MsyncFlags, OpenFlags, RenameFlags, SyncRangeFlags, Whence,
-    XattrFlags,
+    AccessMode, FallocateMode, Mode, MsyncFlags, OpenFlags, RenameFlags, ServerEvents,
+    SyncRangeFlags, Whence, XattrFlags,
 };
 use crate::op::{Op, Slot, Target, TimeArg};
 use crate::packed::Packed;
@@ -111,6 +111,7 @@ flag_sets! {
     FallocateMode => |mode| compact(&mode);
     XattrFlags => |flags| compact(&flags);
     MsyncFlags => |flags| compact(&flags);
+    ServerEvents => |events| compact(&events);
     SyncRangeFlags => |flags| compact(&flags);
 }
 
@@ -396,6 +397,8 @@ table! {
         []
     Wait { seconds } "wait", Nothing;
         [Number(seconds, "seconds")]
+    Server { events } "server", Nothing;
+        [Flags(events, "events")]
 }
 
 /// The call for a path, for a link itself, for a slot.

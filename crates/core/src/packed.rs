@@ -8,8 +8,8 @@
 
 use crate::bytes::FsBytes;
 use crate::flags::{
-    AccessMode, FallocateMode, Mode, MsyncFlags, OpenFlags, RenameFlags, SyncRangeFlags, Whence,
-    XattrFlags,
+    AccessMode, FallocateMode, Mode, MsyncFlags, OpenFlags, RenameFlags, ServerEvents,
+    SyncRangeFlags, Whence, XattrFlags,
 };
 use crate::op::{Target, TimeArg};
 use crate::pattern::Pattern;
@@ -95,6 +95,7 @@ packed_as! {
     FallocateMode as u32: |flags| flags.bits(), |bits| Some(FallocateMode::from_bits_retain(bits));
     XattrFlags as u32: |flags| flags.bits(), |bits| Some(XattrFlags::from_bits_retain(bits));
     MsyncFlags as u32: |flags| flags.bits(), |bits| Some(MsyncFlags::from_bits_retain(bits));
+    ServerEvents as u32: |events| events.bits(), |bits| Some(ServerEvents::from_bits_retain(bits));
     SyncRangeFlags as u32:
         |flags| flags.bits(), |bits| Some(SyncRangeFlags::from_bits_retain(bits));
     Whence as u64: |whence| *whence as u64, |number| WHENCES.get(number as usize).copied();

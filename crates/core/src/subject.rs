@@ -19,6 +19,8 @@ pub enum Capability {
     Remount,
     /// Device nodes can be made.
     Devices,
+    /// [`Op::Server`].
+    Server,
 }
 
 /// The harness itself failed: never a finding about the subject.

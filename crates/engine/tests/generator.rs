@@ -72,7 +72,7 @@ fn nothing_leaves_the_root() {
 #[test]
 fn without_privileges_nothing_needs_them() {
     generate(4, 20_000, &[], |op, _, _| match op {
-        Op::Identity { .. } | Op::Remount => panic!("{op}"),
+        Op::Identity { .. } | Op::Remount | Op::Server { .. } => panic!("{op}"),
         Op::Open { mode, .. } | Op::Mkdir { mode, .. } | Op::Chmod { mode, .. } => {
             assert_eq!(mode.0 & 0o700, 0o700, "{op}");
         }
@@ -136,7 +136,7 @@ fn meta_operations_close_what_they_open() {
     assert!(longest > 5, "sessions hold files open over several calls");
     let all: BTreeSet<&str> = Call::ALL.iter().map(|call| call.name()).collect();
     // Time passes only where that costs nothing.
-    assert_eq!(all.difference(&calls).copied().collect::<Vec<_>>(), ["remount", "wait"]);
+    assert_eq!(all.difference(&calls).copied().collect::<Vec<_>>(), ["remount", "server", "wait"]);
 }
 
 /// Draws 40,000 writes and openings; counts sizes by partition and flags by name.

@@ -63,6 +63,9 @@ pub struct Quirks {
     pub lacks: Vec<Feature>,
     /// `fallocate` without a mode (and with `KEEP_SIZE` alone) works: not with ext2's block map.
     pub fallocate_allocate: bool,
+    /// `fallocate` with `KEEP_SIZE` alone works, where it does without a mode (NFS 4.2: its ALLOCATE has no
+    /// such argument). Else `EOPNOTSUPP`.
+    pub fallocate_keep_size: bool,
     /// The other modes that work; the rest is `EOPNOTSUPP`.
     pub fallocate_modes: FallocateMode,
     /// The flags of `renameat2` that work; with another one it is `EINVAL` (ext2 and most small file
@@ -111,6 +114,9 @@ pub struct Quirks {
     pub directory_read_invalid: bool,
     /// What the entries of a listing say of their types (`d_type`).
     pub entry_types: EntryTypes,
+    /// A listing may leave a type out (`DT_UNKNOWN`), which getdents(2) allows (NFS: what the server's answer had
+    /// no attributes of, such as the parent of the export).
+    pub entry_types_may_be_unknown: bool,
     /// A `chown` to neither a user nor a group does nothing (FUSE: it has nothing to tell the server).
     /// Elsewhere setuid and setgid go.
     pub chown_nothing_ignored: bool,
@@ -151,6 +157,19 @@ pub struct Quirks {
     pub cache_seconds: u32,
     /// What is only old is no finding.
     pub stale_allowed: bool,
+    /// What was closed is seen by whoever opens it, so that size and contents of a file that was opened are
+    /// never only old (NFS: nfs(5), "close-to-open cache consistency").
+    pub close_to_open: bool,
+    /// Which of several reasons a call is refused for, if one of them is that the caller may not, depends on who
+    /// looks first (NFS: permissions are the server's business, most other checks are made by both sides).
+    pub refusals_vary: bool,
+    /// `open` for reading with `O_TRUNC`, whose effect open(2) leaves open, may be refused (NFS 4: the size is
+    /// set with an open that may not write, which is `NFS4ERR_OPENMODE`).
+    pub truncation_of_readers_varies: bool,
+    /// A file that loses a name while it is open there gets another, hidden one until it is closed (NFS: the
+    /// server may not know what is open; fs/nfs/unlink.c `nfs_sillyrename`). Until then its link count is one
+    /// too large, and the directory is not empty.
+    pub silly_renames: bool,
 
     // What can be compared.
     /// `statfs` counts can be compared with the model's (only where the model itself is served).
@@ -286,6 +305,7 @@ const DEFAULT: Quirks = Quirks {
     offset_bytes_max: i64::MAX as u64,
     lacks: Vec::new(),
     fallocate_allocate: true,
+    fallocate_keep_size: true,
     fallocate_modes: FALLOCATE_MODES,
     rename_flags: RENAME_FLAGS,
     hard_links: true,
@@ -305,6 +325,7 @@ const DEFAULT: Quirks = Quirks {
     directory_seek_limited: false,
     directory_read_invalid: false,
     entry_types: EntryTypes::All,
+    entry_types_may_be_unknown: false,
     chown_nothing_ignored: false,
     fallocate_privileges_vary: false,
     rename_not_empty_exists: false,
@@ -316,6 +337,10 @@ const DEFAULT: Quirks = Quirks {
     copy_may_be_short: true,
     cache_seconds: 0,
     stale_allowed: false,
+    close_to_open: false,
+    refusals_vary: false,
+    truncation_of_readers_varies: false,
+    silly_renames: false,
     statfs_comparable: false,
     statfs_slack_bytes: 0,
     statfs_counts_files: false,
@@ -382,6 +407,13 @@ const PROFILES: &[(&str, &str)] = profiles![
     "overlay-generic",
     "fuse",
     "reffs",
+    "nfs",
+    "nfs-3",
+    "nfs-4.0",
+    "nfs-4.1",
+    "nfs-4.2",
+    "nfs-over-fuse",
+    "nfs-ganesha",
     "littlefs",
     "fatfs",
     "rsext4",
@@ -443,6 +475,17 @@ impl Quirks {
         !self.lacks.contains(&feature)
     }
 
+    /// These quirks with what a layer above the file system changes: a profile whose values, and those of
+    /// the ones that it inherits, replace these.
+    pub fn with_layer(&self, name: &str, kernel: (u32, u32)) -> Option<Quirks> {
+        let (_, text) = PROFILES.iter().find(|(known, _)| *known == name)?;
+        let layered = Quirks::read(text, kernel, |below| match below {
+            None => Some(self.clone()),
+            Some(below) => self.with_layer(below, kernel),
+        });
+        Some(layered.expect("the built-in profiles are under test"))
+    }
+
     /// The names of all profiles.
     pub fn profile_names() -> impl Iterator<Item = &'static str> {
         PROFILES.iter().map(|(name, _)| *name)
@@ -461,14 +504,22 @@ impl Quirks {
     /// # Errors
     /// As for [`Quirks::parse`].
     pub fn parse_on(text: &str, kernel: (u32, u32)) -> Result<Quirks, String> {
+        Quirks::read(text, kernel, |below| match below {
+            None => Some(Quirks::default()),
+            Some(below) => Quirks::profile_on(below, kernel),
+        })
+    }
+
+    /// Reads the text of a profile; `base` has what it inherits.
+    fn read(
+        text: &str,
+        kernel: (u32, u32),
+        base: impl FnOnce(Option<&str>) -> Option<Quirks>,
+    ) -> Result<Quirks, String> {
         let profile: Profile = toml::from_str(text).map_err(|error| error.to_string())?;
-        let base = match profile.inherits {
-            None => Quirks::default(),
-            Some(name) => {
-                let base = Quirks::profile_on(&name, kernel);
-                base.ok_or(format!("inherits the unknown profile {name:?}"))?
-            }
-        };
+        let inherits = profile.inherits.as_deref();
+        let unknown = || format!("inherits the unknown profile {:?}", inherits.unwrap_or_default());
+        let base = base(inherits).ok_or_else(unknown)?;
         let mut table = toml::Table::try_from(base).map_err(|error| error.to_string())?;
         table.extend(profile.values);
         for older in profile.older {
@@ -524,6 +575,16 @@ mod tests {
         assert_eq!(Quirks::profile_for("ext4", 4096), Some(ext4));
         assert_eq!(Quirks::profile("nope"), None);
         assert_eq!(Quirks::profile_names().count(), PROFILES.len());
+    }
+
+    #[test]
+    fn a_layer_changes_what_is_below_it() {
+        let ext4 = Quirks::profile("ext4").unwrap();
+        let layered = ext4.with_layer("nfs-4.2", NEWEST).unwrap();
+        assert_eq!(layered.link_max, ext4.link_max);
+        assert!(layered.silly_renames && !layered.tmpfile && layered.user_xattrs);
+        assert!(!ext4.with_layer("nfs-4.1", NEWEST).unwrap().user_xattrs);
+        assert_eq!(ext4.with_layer("nfs-5", NEWEST), None);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Strategies: every operation and every outcome that can be written down.
 
 use fathom_core::flags::{
-    AccessMode, FallocateMode, MsyncFlags, OpenFlags, RenameFlags, SyncRangeFlags, Whence,
-    XattrFlags,
+    AccessMode, FallocateMode, MsyncFlags, OpenFlags, RenameFlags, ServerEvents, SyncRangeFlags,
+    Whence, XattrFlags,
 };
 use fathom_core::{
     DataSum, Errno, FsBytes, Mode, Op, Outcome, Pattern, Payload, Stat, Statfs, Target, TimeArg,
@@ -146,6 +146,7 @@ pub(crate) fn op_variants() -> Vec<BoxedStrategy<Op>> {
         op!(Identity { uid: any::<u32>(), gid: any::<u32>(), groups: vec(any::<u32>(), 0..3) }),
         Just(Op::Remount).boxed(),
         op!(Wait { seconds: any::<u32>() }),
+        op!(Server { events: flags!(ServerEvents) }),
     ]);
     variants
 }

@@ -292,7 +292,7 @@ impl Campaign<'_, '_> {
     /// Executes one operation on all, looks as closely as it is time for, and counts it.
     fn act(&mut self, op: &Op) -> Result<Option<Accusation>, HarnessFault> {
         self.since_tree += 1;
-        let settles = matches!(op, Op::Remount | Op::Wait { .. });
+        let settles = matches!(op, Op::Remount | Op::Wait { .. } | Op::Server { .. });
         let whole = self.since_tree >= self.plan.config.check.tree_every || settles;
         let look = if whole { Inspection::Whole } else { Inspection::Touched };
         self.act_looking(op, look)

@@ -74,6 +74,7 @@ calls! {
     Identity = "identity",
     Remount = "remount",
     Wait = "wait",
+    Server = "server",
 }
 
 /// The whole configuration; `default.toml` explains every field.

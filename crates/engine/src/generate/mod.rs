@@ -26,7 +26,7 @@ mod view;
 
 use std::collections::BTreeSet;
 
-use fathom_core::flags::{Access, OpenFlags};
+use fathom_core::flags::{Access, OpenFlags, ServerEvents};
 use fathom_core::{Capability, FsPath, Kind, Op, Outcome, Payload, Slot, Target};
 use fathom_model::Model;
 
@@ -40,6 +40,14 @@ use crate::choice::Choices;
 /// Number of operations in a row that cannot be used before the generator gives up on its
 /// configuration.
 const REFUSED_MAX: u32 = 10_000;
+
+/// What may happen to a server, one at a time.
+const SERVER_EVENTS: [ServerEvents; 4] = [
+    ServerEvents::SERVER_STOP,
+    ServerEvents::SERVER_KILL,
+    ServerEvents::EXPORT_REMOVE,
+    ServerEvents::CLIENT_EXPIRE,
+];
 
 /// How long nothing is called: less than any timer, longer than the commit interval of journals (5 s),
 /// longer than dirty pages may stay in memory (30 s).
@@ -79,6 +87,7 @@ impl Generator {
         let possible = |call: &Call| match call {
             Call::Identity => capabilities.contains(&Capability::Identity),
             Call::Remount => capabilities.contains(&Capability::Remount),
+            Call::Server => capabilities.contains(&Capability::Server),
             _ => true,
         };
         let calls = config
@@ -220,6 +229,7 @@ impl Generator {
             Call::Identity => self.identity(),
             Call::Remount => Op::Remount,
             Call::Wait => Op::Wait { seconds: *self.choices.pick(&WAITS_SECONDS) },
+            Call::Server => Op::Server { events: *self.choices.pick(&SERVER_EVENTS) },
         }
     }
 

@@ -201,7 +201,8 @@ fn only_looks(op: &Op, outcome: &Outcome) -> bool {
         | Op::MmapLoad { .. }
         | Op::Umask { .. }
         | Op::Identity { .. }
-        | Op::Wait { .. } => true,
+        | Op::Wait { .. }
+        | Op::Server { .. } => true,
         // Everything a slot held is let go of before a remount, of every caller.
         Op::Remount => false,
         // A file without names goes with its last slot.

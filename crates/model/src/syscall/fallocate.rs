@@ -53,7 +53,10 @@ impl Model {
     fn supports(&self, mode: FallocateMode) -> bool {
         let operation = mode.difference(KEEP_SIZE);
         match operation.is_empty() {
-            true => self.quirks().fallocate_allocate,
+            true => {
+                let keeps = mode.contains(KEEP_SIZE);
+                self.quirks().fallocate_allocate && (!keeps || self.quirks().fallocate_keep_size)
+            }
             false => self.quirks().fallocate_modes.contains(operation),
         }
     }

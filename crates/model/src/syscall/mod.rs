@@ -26,6 +26,7 @@ mod lseek;
 mod mkdir;
 mod mknod;
 mod mmap;
+mod network;
 mod open;
 mod permission;
 mod process;
@@ -73,6 +74,8 @@ pub struct Model {
     current: Arc<Process>,
     /// All other processes.
     others: Others,
+    /// Open files that lost a name, where that shows.
+    hidden: Vec<network::Hidden>,
 }
 
 impl Model {
@@ -82,7 +85,8 @@ impl Model {
     /// If the configuration cannot work.
     pub fn new(config: Config) -> Result<Model, ConfigError> {
         let current = Arc::new(Process::first(&config));
-        Ok(Model { volume: Volume::new(config)?, current, others: Others::default() })
+        let (others, hidden) = (Others::default(), Vec::new());
+        Ok(Model { volume: Volume::new(config)?, current, others, hidden })
     }
 
     /// The file system.
@@ -141,7 +145,7 @@ impl Model {
             Op::Statfs { target } => outcome(self.statfs(target)),
             Op::Access { target, mode, .. } => self.access(target, *mode).into(),
             Op::Fsync { slot } | Op::Fdatasync { slot } => self.fsync(*slot).into(),
-            Op::Sync | Op::Wait { .. } => Outcome::ok(0),
+            Op::Sync | Op::Wait { .. } | Op::Server { .. } => Outcome::ok(0),
             Op::Syncfs { slot } => self.syncfs(*slot).into(),
             Op::SyncFileRange { slot, offset, len, flags } => {
                 self.sync_file_range(*slot, *offset, *len, *flags).into()

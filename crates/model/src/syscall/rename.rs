@@ -55,7 +55,12 @@ impl Model {
         let renamed =
             self.volume.rename(&self.current.identity, from.dir, from_name, to.dir, to_name, flags);
         match renamed {
-            Ok(()) => Ok(0),
+            Ok(()) => {
+                if let Some(target) = target.filter(|_| !flags.contains(EXCHANGE)) {
+                    self.note_lost_name(to.dir, target.ino);
+                }
+                Ok(0)
+            }
             Err(Errno::ENOTEMPTY) if self.quirks().rename_not_empty_exists => Err(Errno::EEXIST),
             Err(errno) => Err(errno),
         }

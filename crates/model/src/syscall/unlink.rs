@@ -19,6 +19,7 @@ impl Model {
         }
         self.may_delete(place.dir, victim, false)?;
         self.volume.unlink(place.dir, name)?;
+        self.note_lost_name(place.dir, victim);
         Ok(0)
     }
 }

@@ -44,6 +44,7 @@ impl Model {
     /// answer, but another one is not wrong.
     pub fn unspecified(&self, op: &Op) -> Option<&'static str> {
         let small = self.unspecified_on_small(op);
+        let small = small.or_else(|| self.unspecified_on_network(op));
         let library = self.unspecified_for_library(op).or(small);
         if let Some(why) = library.or_else(|| self.unspecified_lacking(op)) {
             return Some(why);

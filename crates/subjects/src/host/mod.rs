@@ -17,6 +17,7 @@ mod callers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 
+use fathom_core::flags::ServerEvents;
 use fathom_core::{
     Caller, Capability, CheckerReport, Digest, FsBytes, FsPath, HarnessFault, Op, Outcome,
     PathState, RestoreMethod, Saved, Schedule, Step, Subject, Testbed, Tree, Unblock,
@@ -154,12 +155,35 @@ pub trait Backend {
     fn unblock(&self) -> Option<Unblock> {
         None
     }
+
+    /// The root by another way (a second client of the same server), if there is one. What is closed on one
+    /// way must be seen on the other: they take turns, see [`HostSubject`].
+    ///
+    /// # Errors
+    /// If it cannot be had.
+    fn other_root(&self) -> Result<Option<OwnedFd>, HarnessFault> {
+        Ok(None)
+    }
+
+    /// Lets something happen to the server, until it is over: [`Op::Server`].
+    ///
+    /// # Errors
+    /// If there is none, or it does not come back.
+    fn disturb(&mut self, _events: ServerEvents) -> Result<(), HarnessFault> {
+        Err(HarnessFault::new("executing Server", format!("{} has no server", self.name())))
+    }
 }
 
 /// A subject in the kernel of this host. Takes over its thread: see [`crate::sys`].
+///
+/// Where there are two ways to the file system ([`Backend::other_root`]), operations go the one, and while no
+/// slot is open everything is looked at on the other. Whenever the last slot is closed, the ways are
+/// exchanged: what that follows from is the operations alone, so that they can be run again and shortened.
 pub struct HostSubject<B> {
     /// Executes the operations of caller 0. Dropped first: it keeps the file system busy.
     executor: Executor,
+    /// Looks at the file system by the other way.
+    watcher: Option<Executor>,
     /// The other callers.
     others: BTreeMap<Caller, CallerThread>,
     view: View,
@@ -175,9 +199,39 @@ impl<B: Backend> HostSubject<B> {
         root: OwnedFd,
         view: View,
     ) -> Result<HostSubject<B>, HarnessFault> {
+        let mut look = view.clone();
+        look.opened = true;
+        let watcher = backend.other_root()?.map(|root| Executor::new(root, look)).transpose()?;
         let executor = Executor::new(root, view.clone())?;
         let (others, guards) = (BTreeMap::new(), BTreeMap::new());
-        Ok(HostSubject { executor, others, view, guards, backend })
+        Ok(HostSubject { executor, watcher, others, view, guards, backend })
+    }
+
+    /// Who looks: the watcher, if there is one and everything is closed.
+    fn looker(&mut self) -> &mut Executor {
+        match &mut self.watcher {
+            Some(watcher) if !self.executor.has_open_slots() => {
+                watcher.learn_from(&self.executor);
+                watcher
+            }
+            _ => &mut self.executor,
+        }
+    }
+
+    /// The other way is taken from now on.
+    fn exchange_ways(&mut self) -> Result<(), HarnessFault> {
+        let Some(watcher) = &mut self.watcher else { return Ok(()) };
+        let (ours, theirs) = (self.executor.root()?, watcher.root()?);
+        self.executor.resume(theirs)?;
+        watcher.resume(ours)
+    }
+
+    /// Lets the watcher look at what the backend has now.
+    fn restart_watcher(&mut self) -> Result<(), HarnessFault> {
+        match (&mut self.watcher, self.backend.other_root()?) {
+            (Some(watcher), Some(root)) => watcher.restart(root),
+            _ => Ok(()),
+        }
     }
 
     /// The thread of a caller other than the first.
@@ -194,6 +248,7 @@ impl<B: Backend> HostSubject<B> {
     /// Lets go of the file system: no caller has a slot open or is in it.
     fn release(&mut self) -> Result<(), HarnessFault> {
         self.executor.release();
+        self.watcher.iter_mut().for_each(Executor::release);
         self.others.values().try_for_each(|other| other.run(Executor::release))
     }
 
@@ -209,6 +264,7 @@ impl<B: Backend> HostSubject<B> {
     fn release_alone(&mut self) {
         self.others.clear();
         self.executor.release();
+        self.watcher.iter_mut().for_each(Executor::release);
     }
 
     /// Lets go of the file system while the backend exchanges its root for another one.
@@ -224,6 +280,7 @@ impl<B: Backend> HostSubject<B> {
             other.run(|executor| executor.resume(root))??;
         }
         self.executor.resume(root)?;
+        self.restart_watcher()?;
         Ok(done)
     }
 
@@ -254,6 +311,18 @@ impl<B: Backend> Subject for HostSubject<B> {
     fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
         match op {
             Op::Remount => self.remount(),
+            Op::Server { events } => {
+                self.executor.as_process(|| self.backend.disturb(*events))??;
+                Ok(Outcome::ok(0))
+            }
+            Op::Close { .. } if self.watcher.is_some() => {
+                let was_open = self.executor.has_open_slots();
+                let outcome = self.executor.apply(op)?;
+                if was_open && !self.executor.has_open_slots() {
+                    self.exchange_ways()?;
+                }
+                Ok(outcome)
+            }
             op => self.executor.apply(op),
         }
     }
@@ -273,7 +342,7 @@ impl<B: Backend> Subject for HostSubject<B> {
     }
 
     fn observe(&mut self) -> Result<Tree, HarnessFault> {
-        self.executor.observe()
+        self.looker().observe()
     }
 }
 
@@ -281,7 +350,8 @@ impl<B: Backend> Testbed for HostSubject<B> {
     fn reset(&mut self) -> Result<(), HarnessFault> {
         self.release_alone();
         let root = self.backend.reset()?;
-        self.executor.restart(root)
+        self.executor.restart(root)?;
+        self.restart_watcher()
     }
 
     fn run_callers(&mut self, schedule: &Schedule) -> Result<Vec<Step>, HarnessFault> {
@@ -289,7 +359,7 @@ impl<B: Backend> Testbed for HostSubject<B> {
     }
 
     fn observe_paths(&mut self, paths: &[FsPath]) -> Result<Vec<PathState>, HarnessFault> {
-        self.executor.observe_paths(paths)
+        self.looker().observe_paths(paths)
     }
 
     fn read_contents(
@@ -341,9 +411,10 @@ impl<B: Backend> Testbed for HostSubject<B> {
             self.release_alone();
         }
         match self.backend.restore(saved)? {
-            Some(root) => self.executor.restart_with(root, &guard),
-            None => self.executor.restart_here(guard),
+            Some(root) => self.executor.restart_with(root, &guard)?,
+            None => self.executor.restart_here(guard)?,
         }
+        self.restart_watcher()
     }
 
     fn forget(&mut self, saved: Saved) {
@@ -392,6 +463,7 @@ impl<B: Backend> Testbed for HostSubject<B> {
 
     fn ask_past_caches(&mut self, ask: bool) {
         self.executor.set_fresh(ask);
+        self.watcher.iter_mut().for_each(|watcher| watcher.set_fresh(ask));
     }
 
     fn unblock(&self) -> Option<Unblock> {

@@ -95,7 +95,7 @@ pub(super) fn apply(calls: &mut impl Calls, op: &Op) -> Outcome {
         Op::Fsync { slot } | Op::Fdatasync { slot } => calls.fsync(*slot),
         Op::Sync => calls.sync(),
         // A library has no threads that could use the time.
-        Op::Wait { .. } => Ok(0),
+        Op::Wait { .. } | Op::Server { .. } => Ok(0),
         _ => Err(Errno::EOPNOTSUPP),
     };
     result.map_or_else(Outcome::err, Outcome::ok)

@@ -25,12 +25,17 @@ pub struct View {
     pub times: bool,
     /// Names of entries that are not part of the state (`lost+found`), in every directory.
     pub hidden_names: Vec<FsBytes>,
+    /// Beginnings of names that are not part of the state (`.nfs`), in every directory.
+    pub hidden_beginnings: Vec<FsBytes>,
     /// Beginnings of names of extended attributes that are not part of the state. Those of the
     /// `security.` class never are: the system sets them (SELinux, IMA) without being asked.
     pub hidden_xattrs: Vec<FsBytes>,
     /// Whether attributes are asked of the file system itself, and not of what the kernel remembers
     /// of an earlier answer (`AT_STATX_FORCE_SYNC`).
     pub fresh: bool,
+    /// Whether attributes of a file are those after it was opened: what another client has closed must be
+    /// seen then, and not before (close-to-open).
+    pub opened: bool,
 }
 
 impl View {
@@ -42,6 +47,7 @@ impl View {
 
     pub(super) fn hides_name(&self, name: &[u8]) -> bool {
         self.hidden_names.iter().any(|hidden| hidden.as_bytes() == name)
+            || self.hidden_beginnings.iter().any(|hidden| name.starts_with(hidden.as_bytes()))
     }
 
     pub(super) fn hides_xattr(&self, name: &[u8]) -> bool {
@@ -142,6 +148,11 @@ impl<'a> EntryObserver<'a> {
 
     fn file(&mut self, name: &CStr, entry: &mut Entry) -> Result<(), Stop> {
         let file = open_quietly(name, libc::O_NONBLOCK).of("open")?;
+        if self.view.opened {
+            let stat = call::statx(file.as_raw_fd(), c"", libc::AT_EMPTY_PATH).of("statx")?;
+            let xattrs = std::mem::take(&mut entry.xattrs);
+            *entry = Entry { xattrs, ..entry_of(&stat, self.view.times) };
+        }
         if self.view.segments {
             entry.segments = Some(content::segments(file.as_raw_fd(), entry.size).of("lseek")?);
         }

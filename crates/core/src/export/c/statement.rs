@@ -30,6 +30,8 @@ pub(super) fn of(op: &Op, run: &mut Runtime) -> String {
         Op::Syncfs { slot } => format!("syncfs({})", run.slot(*slot)),
         Op::Sync => "(sync(), 0)".to_owned(),
         Op::Wait { seconds } => format!("sleep({seconds})"),
+        // What happens to a server happens outside of the program.
+        Op::Server { events } => format!("/* {events} */ 0"),
         Op::Umask { mask } => format!("umask({})", octal(mask.0)),
         Op::Identity { uid, gid, groups } => identity(*uid, *gid, groups, run),
         Op::Remount => remount(run),

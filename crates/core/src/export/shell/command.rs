@@ -61,6 +61,7 @@ impl Script {
             Op::Umask { mask } => Some(format!("umask {:04o}", mask.0 & 0o777)),
             Op::Sync => Some("sync".to_owned()),
             Op::Wait { seconds } => Some(format!("sleep {seconds}")),
+            Op::Server { events } => Some(format!("true '{events}'")),
             Op::Fsync { slot } => Some(format!("sync -- {}", self.file(*slot)?)),
             Op::Fdatasync { slot } => Some(format!("sync -d -- {}", self.file(*slot)?)),
             Op::Syncfs { slot } => Some(format!("sync -f -- {}", self.file(*slot)?)),

@@ -72,6 +72,7 @@ pub(super) fn expression(op: &Op) -> String {
         Op::Syncfs { slot } => format!("call(\"syncfs\", fd({slot}))"),
         Op::Sync => nothing("os.sync()".to_owned()),
         Op::Wait { seconds } => nothing(format!("__import__(\"time\").sleep({seconds})")),
+        Op::Server { .. } => nothing("None".to_owned()),
         Op::Umask { mask } => format!("os.umask({:#o})", mask.0 & 0o777),
         Op::Identity { uid, gid, groups } => format!("identity({uid}, {gid}, {groups:?})"),
         Op::Remount => "leave()".to_owned(),

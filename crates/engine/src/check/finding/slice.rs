@@ -36,7 +36,7 @@ pub(super) fn slice(reference: &Config, ops: &[Op], paths: &[FsPath]) -> Option<
         .iter()
         .zip(&named)
         .map(|(op, one)| {
-            matches!(op, Op::Remount | Op::Wait { .. })
+            matches!(op, Op::Remount | Op::Wait { .. } | Op::Server { .. })
                 || one.inos.intersection(&wanted).next().is_some()
                 || one.paths.iter().any(|path| paths.contains(path))
         })

@@ -1,0 +1,119 @@
+//! What a network file system cannot tell: a server that does not know which files are open.
+//!
+//! A client that removes or replaces a name under which it has a file open renames it instead, to a name
+//! that is no part of the state ([`Quirks::silly_renames`]), and removes that when the file is closed.
+//! The model remembers which directories may have such names: whether they do depends on the name under
+//! which a file was opened, which is not part of the state either.
+//!
+//! [`Quirks::silly_renames`]: crate::Quirks::silly_renames
+
+use fathom_core::flags::{Access, OpenFlags};
+use fathom_core::{FsPath, Op, Target};
+
+use super::Model;
+use super::resolve::Follow;
+use crate::volume::Ino;
+
+/// An open file that lost a name, and the directory that it was in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hidden {
+    dir: Ino,
+    file: Ino,
+}
+
+impl Model {
+    /// Notes that `file` has lost its name in `dir`.
+    pub(super) fn note_lost_name(&mut self, dir: Ino, file: Ino) {
+        if !self.quirks().silly_renames {
+            return;
+        }
+        let open: Vec<Ino> = self.open_files().map(|file| file.ino).collect();
+        self.hidden.retain(|hidden| open.contains(&hidden.file));
+        if open.contains(&file) {
+            self.hidden.push(Hidden { dir, file });
+        }
+    }
+
+    /// Whether a client may still have a name for an inode that nobody else sees.
+    pub fn may_have_hidden_name(&self, ino: Ino) -> bool {
+        self.hidden_names().any(|hidden| hidden.file == ino)
+    }
+
+    fn hidden_names(&self) -> impl Iterator<Item = &Hidden> {
+        let is_open = |hidden: &&Hidden| self.open_files().any(|file| file.ino == hidden.file);
+        self.hidden.iter().filter(is_open)
+    }
+
+    /// Why a network file system need not answer as the reference does, if the subject is one.
+    pub(super) fn unspecified_on_network(&self, op: &Op) -> Option<&'static str> {
+        if let Op::Open { flags, .. } = op
+            && self.quirks().truncation_of_readers_varies
+            && flags.contains(OpenFlags::O_TRUNC)
+            && flags.access() == Access::Read
+        {
+            return Some(
+                "open(2) leaves it open what O_TRUNC does to a file that is opened to read it",
+            );
+        }
+        if self.hidden.is_empty() || !self.quirks().silly_renames {
+            return None;
+        }
+        let hides = |path: &FsPath| {
+            let dir = self.resolve(path, Follow::No);
+            dir.is_ok_and(|dir| self.hidden_names().any(|hidden| hidden.dir == dir))
+        };
+        let is_hidden =
+            |target: &Target| self.target(target).is_ok_and(|ino| self.may_have_hidden_name(ino));
+        match op {
+            Op::Rmdir { path } | Op::Rename { to: path, .. } if hides(path) => {
+                Some("the directory may have the hidden name of an open file")
+            }
+            Op::Stat { target } if is_hidden(target) => {
+                Some("the link count may include the hidden name of an open file")
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fathom_core::flags::RenameFlags;
+
+    use super::super::testing::*;
+    use super::*;
+    use crate::quirks::Quirks;
+
+    #[test]
+    fn hidden_names_last_as_long_as_the_file_is_open() {
+        let mut m = model_with(Quirks { silly_renames: true, ..Quirks::default() });
+        let plain = RenameFlags::empty();
+        let over = |to: &str| Op::Rename { from: path("e"), to: path(to), flags: plain };
+        let (rmdir, fstat) = (Op::Rmdir { path: path("d") }, Op::Stat { target: Target::Slot(0) });
+        given(&mut m, &[mkdir("d", 0o755), mkdir("e", 0o755), file("d/f", 0o644)]);
+        given(&mut m, &[file("d/g", 0o644), open(0, "d/f", OpenFlags::O_RDWR)]);
+        given(&mut m, &[Op::Unlink { path: path("d/g") }]);
+        assert_eq!(m.unspecified(&fstat), None, "it was not open");
+        given(&mut m, &[Op::Unlink { path: path("d/f") }]);
+        assert!(m.unspecified(&rmdir).is_some() && m.unspecified(&over("d")).is_some());
+        assert!(m.unspecified(&fstat).is_some());
+        assert_eq!(m.unspecified(&over("x")), None);
+        given(&mut m, &[close(0)]);
+        assert_eq!(m.unspecified(&rmdir), None);
+        assert_eq!(m.unspecified(&over("d")), None);
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_is_hidden_too() {
+        let mut m = model_with(Quirks { silly_renames: true, ..Quirks::default() });
+        given(&mut m, &[file("f", 0o644), file("g", 0o644), open(0, "f", OpenFlags::O_RDWR)]);
+        let plain = RenameFlags::empty();
+        given(&mut m, &[Op::Rename { from: path("g"), to: path("f"), flags: plain }]);
+        let ino = m.slot_ino(0).unwrap();
+        assert!(m.may_have_hidden_name(ino));
+        let mut local = model();
+        given(&mut local, &[file("f", 0o644), open(0, "f", OpenFlags::O_RDWR)]);
+        given(&mut local, &[Op::Unlink { path: path("f") }]);
+        assert!(!local.may_have_hidden_name(local.slot_ino(0).unwrap()));
+    }
+}
