@@ -221,6 +221,18 @@ pub(crate) struct CheckArgs {
     /// How often each call is made: default, or random (drawn by the seed; many calls rarely or never)
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub(crate) inputs: Distribution,
+    /// The version of NFS for nfs:BACKEND: 3, 4.0, 4.1, 4.2 [default: 4.2]
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) nfs: Option<String>,
+    /// Who serves nfs:BACKEND: kernel, ganesha [default: kernel]
+    #[arg(long, value_name = "SERVER")]
+    pub(crate) server: Option<String>,
+    /// How many clients of nfs:BACKEND take turns [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) clients: Option<usize>,
+    /// Lose and delay packets between client and server of nfs:BACKEND
+    #[arg(long)]
+    pub(crate) lossy: bool,
     /// A bug to switch on in model or reffs: see `fathom list mutants`
     #[arg(long, value_name = "NAME")]
     pub(crate) mutant: Option<String>,

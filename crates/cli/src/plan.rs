@@ -20,6 +20,9 @@ const BUDGET_DEFAULT: Duration = Duration::from_secs(30);
 /// How often nothing is done for a while, where that takes no time.
 const WAIT_WEIGHT: u32 = 3;
 
+/// How often something happens to a server.
+const SERVER_WEIGHT: u32 = 2;
+
 /// Shrinking may take so many times longer on a clock that stands still but for waits.
 const WAITS_TRIED: u64 = 3600;
 
@@ -44,6 +47,10 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
         mkfs: args.mkfs_opts.as_deref(),
         mount: args.mount_opts.as_deref(),
         space_bytes: args.space,
+        nfs: args.nfs.as_deref(),
+        server: args.server.as_deref(),
+        clients: args.clients,
+        lossy: args.lossy,
         ..Asked::default()
     })?;
     spec.demand(Purpose::Check)?;
@@ -52,8 +59,11 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
         bail!("--ops 0 checks nothing: give at least 1");
     }
     let mut config = config(args, seed)?;
-    let offered = spec.offers().operations;
-    config.weights.retain(|call, _| offered.contains(call.name()));
+    let offers = spec.offers();
+    if offers.network && args.config.is_none() {
+        config.weights.insert(Call::Server, SERVER_WEIGHT);
+    }
+    config.weights.retain(|call, _| offers.operations.contains(call.name()));
     let profile = args.profile.clone().map_or_else(|| spec.profile(), Ok)?;
     let mut reference = reference(&spec, &profile, args.dry_run)?;
     // A profile that somebody named says all that may be missing.

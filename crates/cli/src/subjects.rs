@@ -89,6 +89,7 @@ fn offers() -> Offers {
         checker: None,
         promises: true,
         space: false,
+        network: false,
         mutants: Mutants::Crash,
     }
 }

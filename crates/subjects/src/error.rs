@@ -47,6 +47,9 @@ pub enum SubjectError {
     /// A program that should serve a file system does not.
     #[error("the program of fuse:COMMAND cannot be used: {0}")]
     Daemon(String),
+    /// NFS cannot be set up.
+    #[error("NFS cannot be set up: {0}")]
+    Nfs(String),
     /// There is no formatting program.
     #[error("{0} is not formatted: there is no program to give options to")]
     NotFormatted(String),

@@ -9,6 +9,7 @@
 //! * [`kernel`]: real kernel file systems on memory-backed loop devices, detached from every
 //!   mount point.
 //! * [`library`]: file systems as libraries on devices in memory, without root and without a kernel.
+//! * [`nfs`]: any of these behind NFS, with server and client in one guest.
 //! * [`supervise`]: a worker process and the memory that it shares with its supervisor.
 //! * [`sys`]: what these share: operations as system calls, and the walk that observes a tree.
 //!
@@ -22,6 +23,7 @@ pub mod fuse;
 pub mod host;
 pub mod kernel;
 pub mod library;
+pub mod nfs;
 mod probe;
 pub mod supervise;
 pub mod sys;
@@ -30,3 +32,4 @@ pub use daemon::FuseSubject;
 pub use dir::DirSubject;
 pub use error::SubjectError;
 pub use kernel::{KernelSubject, Recipe};
+pub use nfs::NfsSubject;

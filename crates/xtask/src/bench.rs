@@ -33,6 +33,9 @@ pub(crate) enum Name {
     Fsck,
     /// Boot, checked operations and remounts in a guest, against the host (root, FATHOM_GUEST_KERNEL)
     Guest,
+    /// Checked operations and states with the reference behind the kernel's NFS server
+    /// (FATHOM_GUEST_KERNEL)
+    Nfs,
     /// Histories of overlapping calls judged per second, against the plain search of Wing and Gong
     Linear,
     /// Checked calls per second of layered workloads with 100,000 entries, against 100
@@ -68,6 +71,7 @@ pub(crate) fn run(name: Name) -> Result<()> {
         Name::CrashKernel => ("fathom", "crash_kernel"),
         Name::Check => ("fathom", "check"),
         Name::Guest => ("fathom", "guest"),
+        Name::Nfs => ("fathom", "nfs"),
         Name::Swarm => ("fathom", "swarm"),
         Name::Cover => ("fathom-trace", "cover"),
         Name::Fsck => ("fathom-fsck", "fsck"),

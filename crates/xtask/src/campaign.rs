@@ -30,6 +30,9 @@ pub(crate) enum Name {
     /// The file systems of a kernel that watches itself (FATHOM_GUEST_KERNEL, 6.12-debug), so many minutes in
     /// all; goes on where it was interrupted
     DebugKernel,
+    /// The kernel's NFS server and Ganesha with versions 3, 4.0, 4.1 and 4.2 over all file systems, so many
+    /// minutes for each server and version; goes on where it was interrupted (FATHOM_GUEST_KERNEL)
+    Nfs,
     /// Layered workloads on the file systems of the Dogfood paper in guests, beside tours and walks, so many
     /// minutes each; goes on where it was interrupted
     Layered,
@@ -73,7 +76,7 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
             let only = ["--", "killed_guests_leave_nothing"];
             shell::run(shell::cargo().args(test).args(only).env("FATHOM_GUEST_KILLS", GUEST_KILLS))
         }
-        Name::GuestFilesystems | Name::DebugKernel => guests(name, minutes, &[]),
+        Name::GuestFilesystems | Name::DebugKernel | Name::Nfs => guests(name, minutes, &[]),
         Name::Layered => long_workloads::layered(minutes, &fathom),
         Name::Callers => long_workloads::callers(minutes, &fathom),
         Name::Ace2 => ace2::run(&program(), minutes),
@@ -94,6 +97,7 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
 pub(crate) fn guests(name: Name, minutes: u64, only: &[String]) -> Result<()> {
     let kind = match name {
         Name::DebugKernel => guest_campaign::Kind::DebugKernel,
+        Name::Nfs => guest_campaign::Kind::Nfs,
         _ => guest_campaign::Kind::FileSystems,
     };
     let given = std::env::var_os("FATHOM_PROGRAM").map(std::path::PathBuf::from);

@@ -32,6 +32,8 @@ pub(crate) enum Kind {
     FileSystems,
     /// So many minutes for all of them together, in the kernel that watches itself.
     DebugKernel,
+    /// So many minutes for every NFS server and version, over one file system after the other.
+    Nfs,
 }
 
 impl Kind {
@@ -39,12 +41,13 @@ impl Kind {
         match self {
             Kind::FileSystems => "guest-filesystems",
             Kind::DebugKernel => "debug-kernel",
+            Kind::Nfs => "nfs",
         }
     }
 
     fn kernel(self) -> String {
         let default = match self {
-            Kind::FileSystems => "6.12",
+            Kind::FileSystems | Kind::Nfs => "6.12",
             Kind::DebugKernel => "6.12-debug",
         };
         std::env::var(KERNEL).unwrap_or_else(|_| default.to_owned())
@@ -54,12 +57,13 @@ impl Kind {
     fn pieces(self, subjects: &[String], minutes: u64) -> Vec<(String, u64)> {
         let rounds = match self {
             Kind::FileSystems => minutes,
+            Kind::Nfs => return nfs_pieces(minutes),
             Kind::DebugKernel => minutes.div_ceil(subjects.len().max(1) as u64),
         };
         let of_round = |seed| subjects.iter().map(move |subject| (subject.clone(), seed));
         let all = (1..=rounds).flat_map(of_round);
         match self {
-            Kind::FileSystems => all.collect(),
+            Kind::FileSystems | Kind::Nfs => all.collect(),
             Kind::DebugKernel => all.take(minutes as usize).collect(),
         }
     }
@@ -71,8 +75,15 @@ pub(crate) fn run(kind: Kind, minutes: u64, only: &[String], program: &Path) -> 
     let dir = shell::root().join("target/campaign").join(kind.name());
     fs::create_dir_all(&dir)?;
     let file = dir.join("pieces.jsonl");
-    let (subjects, missing) = subjects(&kernel, only, program)?;
-    let pieces = kind.pieces(&subjects, minutes);
+    let (subjects, missing) = match kind {
+        Kind::Nfs => Default::default(),
+        _ => subjects(&kernel, only, program)?,
+    };
+    let mut pieces = kind.pieces(&subjects, minutes);
+    if kind == Kind::Nfs {
+        let is_wanted = |name: &String| only.iter().all(|word| name.contains(word.as_str()));
+        pieces.retain(|(name, _)| is_wanted(name));
+    }
     let done = read_rows(&file)?;
     let mut failed = Vec::new();
     for (subject, seed) in &pieces {
@@ -99,6 +110,27 @@ pub(crate) fn run(kind: Kind, minutes: u64, only: &[String], program: &Path) -> 
         bail!("pieces that failed, to be run again: {}", failed.join("; "));
     }
     Ok(())
+}
+
+/// File systems behind an NFS server, one per minute in turn; the second half with two clients.
+const BEHIND: [&str; 5] = ["reffs", "ext4", "xfs", "btrfs", "tmpfs"];
+
+/// Every server and version gets its first minute before one gets its second.
+fn nfs_pieces(minutes: u64) -> Vec<(String, u64)> {
+    let mut pieces = Vec::new();
+    for seed in 1..=minutes {
+        for server in ["kernel", "ganesha"] {
+            for version in ["3", "4.0", "4.1", "4.2"] {
+                let behind = BEHIND[seed as usize % BEHIND.len()];
+                let clients = if seed % 4 == 3 { " --clients=2" } else { "" };
+                let lossy = if seed % 6 == 5 { " --lossy" } else { "" };
+                let name =
+                    format!("nfs:{behind} --nfs={version} --server={server}{clients}{lossy}");
+                pieces.push((name, seed));
+            }
+        }
+    }
+    pieces
 }
 
 /// The file systems that the kernel serves by itself, and those that are missing with the reasons.
@@ -144,7 +176,7 @@ fn fathom(program: &Path, args: &[&str]) -> Result<(Option<i32>, Value)> {
 
 fn piece(subject: &str, seed: u64, kernel: &str, dir: &Path, program: &Path) -> Result<Value> {
     let (budget, text) = (format!("{PIECE_SECONDS}s"), seed.to_string());
-    let out = dir.join(subject.replace([':', '/'], "_")).join(&text).display().to_string();
+    let out = dir.join(subject.replace([':', '/', ' '], "_")).join(&text).display().to_string();
     let mut args = vec!["check", subject, "--guest", kernel, "--budget", &budget, "--seed", &text];
     args.extend(["--remount", "every 500", "--out", &out]);
     let (code, report) = fathom(program, &args)?;

@@ -84,7 +84,10 @@ fn main() -> ExitCode {
             campaign::hunt(seconds, guest.as_deref(), &only)
         }
         Task::Campaign {
-            name: name @ (campaign::Name::GuestFilesystems | campaign::Name::DebugKernel),
+            name:
+                name @ (campaign::Name::GuestFilesystems
+                | campaign::Name::DebugKernel
+                | campaign::Name::Nfs),
             minutes,
             only,
             ..

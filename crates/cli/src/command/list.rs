@@ -75,7 +75,7 @@ pub(crate) fn refuse_missing(subject: &str, kernel: &Kernel) -> Result<()> {
 /// What is missing in a guest with this kernel, whose root and programs are the host's.
 fn missing_in(kernel: &Kernel, need: &Need) -> Option<String> {
     match need {
-        Need::Root | Need::KernelOfHost(..) => None,
+        Need::Root | Need::Guest | Need::KernelOfHost(..) => None,
         Need::Fuse if kernel.file_system("fuse").is_some() => None,
         Need::Fuse => Some("no FUSE in the kernel".to_owned()),
         Need::KernelType(fs_type) if kernel.file_system(fs_type).is_some() => None,

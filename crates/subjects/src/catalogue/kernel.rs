@@ -66,6 +66,7 @@ fn offers(recipe: &Recipe) -> Offers {
         checker: recipe.checker.as_ref().map(|checker| checker.program.text()),
         promises: has_disk,
         space: true,
+        network: false,
         mutants: if has_disk { Mutants::Crash } else { Mutants::None },
     }
 }

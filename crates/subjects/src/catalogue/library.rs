@@ -42,6 +42,7 @@ fn offers(known: &Known) -> Offers {
         checker: known.checker.map(str::to_owned),
         promises: true,
         space: false,
+        network: false,
         mutants: Mutants::Crash,
     }
 }

@@ -24,6 +24,7 @@ mod kernel;
 mod library;
 pub mod near;
 mod need;
+mod nfs;
 mod offers;
 mod profile;
 mod program;
@@ -63,6 +64,14 @@ pub struct Asked<'a> {
     pub geometry: Option<&'a str>,
     /// The promises that a kernel file system is held to: a name, or a file.
     pub promises: Option<&'a str>,
+    /// The version of NFS.
+    pub nfs: Option<&'a str>,
+    /// The server of NFS.
+    pub server: Option<&'a str>,
+    /// The number of clients of NFS.
+    pub clients: Option<usize>,
+    /// Whether the network loses packets.
+    pub lossy: bool,
 }
 
 impl Asked<'_> {
@@ -82,6 +91,14 @@ impl Asked<'_> {
             return refused(format!(
                 "{subject} has no device whose shape could be given: --geometry is for library file \
                  systems"
+            ));
+        }
+        if !offers.network
+            && (self.lossy || self.clients.is_some() || self.nfs.or(self.server).is_some())
+        {
+            return refused(format!(
+                "{subject} is not served over a network: --nfs, --server, --clients and --lossy are for \
+                 nfs:BACKEND"
             ));
         }
         if offers.disk == Disk::Unrecorded || offers.space {
@@ -415,6 +432,7 @@ impl Catalogue {
             Box::new(program::Programs),
             Box::new(reference::References),
             Box::new(kernel::KernelFileSystems),
+            Box::new(nfs::NetworkFileSystems),
             Box::new(library::Libraries),
             Box::new(dying::DyingReferences),
         ];

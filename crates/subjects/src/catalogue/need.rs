@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 pub enum Need {
     /// The rights of root.
     Root,
+    /// A guest (`--guest KERNEL`).
+    Guest,
     /// FUSE in the kernel, and its device.
     Fuse,
     /// A file system of the kernel.
@@ -38,6 +40,7 @@ impl Need {
     pub fn text(&self) -> String {
         match self {
             Need::Root => "root".to_owned(),
+            Need::Guest => "a guest with NFS".to_owned(),
             Need::Fuse => "/dev/fuse".to_owned(),
             Need::KernelType(fs_type) => format!("{fs_type} in the kernel"),
             Need::Kernel((major, minor), what) => format!("Linux {major}.{minor} ({what})"),
@@ -54,6 +57,7 @@ impl Need {
     pub fn missing(&self) -> Option<String> {
         let (there, what) = match self {
             Need::Root => (rustix::process::geteuid().is_root(), "not root".to_owned()),
+            Need::Guest => (crate::sys::in_guest(), "add --guest KERNEL".to_owned()),
             Need::Fuse => (Path::new("/dev/fuse").exists(), "no /dev/fuse".to_owned()),
             Need::KernelType(fs_type) => {
                 (kernel_has(fs_type), format!("no {fs_type} in the kernel"))

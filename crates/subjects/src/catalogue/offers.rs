@@ -91,6 +91,8 @@ pub struct Offers {
     pub promises: bool,
     /// Whether its space can be limited.
     pub space: bool,
+    /// Whether it is served over a network.
+    pub network: bool,
     /// Bugs that can be switched on.
     pub mutants: Mutants,
 }

@@ -32,7 +32,7 @@ pub(super) fn read_profile(name: &str) -> Result<Quirks, CatalogueError> {
 }
 
 /// The version of the kernel that runs; a very new one if it does not say.
-fn running_kernel() -> (u32, u32) {
+pub(super) fn running_kernel() -> (u32, u32) {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     version(&release).unwrap_or((u32::MAX, 0))
 }

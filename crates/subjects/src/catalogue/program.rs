@@ -33,6 +33,7 @@ fn offers() -> Offers {
         checker: None,
         promises: false,
         space: false,
+        network: false,
         mutants: Mutants::None,
     }
 }

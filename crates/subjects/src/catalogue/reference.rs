@@ -70,6 +70,7 @@ impl Place {
             checker: None,
             promises: false,
             space: false,
+            network: false,
             mutants: Mutants::Reference,
         }
     }

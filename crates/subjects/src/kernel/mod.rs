@@ -48,6 +48,7 @@ pub(crate) use disks::DISK_PROCESS_NAME;
 pub use disks::KernelDisks;
 use loop_device::LoopDevice;
 pub use measure::Measured;
+pub(crate) use mount::attach;
 pub use recipe::{Checker, Layer, Options, Program, Recipe, version};
 pub use variant::variants_of;
 
@@ -140,26 +141,10 @@ impl KernelSubject {
     /// # Errors
     /// Without root, without the formatting program, or if the kernel does not mount it.
     pub fn new(recipe: Recipe, view: View) -> Result<KernelSubject, SubjectError> {
-        if !rustix::process::geteuid().is_root() {
-            return Err(SubjectError::NotRoot(recipe.name));
-        }
-        check_kernel(&recipe)?;
-        // Before the file system is made, so that what the kernel says of that counts too.
-        let log = KernelLog::open();
-        let mut disk = match &recipe.format {
-            Some(format) => Some(Disk::format(&recipe, format)?),
-            None => None,
-        };
-        if let Some(disk) = &mut disk {
-            prepare(&recipe, disk)?;
-        }
-        let (base, root) = mount_all(&recipe, disk.as_ref(), None)?;
-        let filler = fill(&recipe, &base)?;
-        let (base, checker) = (Some(base), RunningProgram::default());
         let mut view = view;
         view.hidden_xattrs
             .extend(recipe.hidden_xattrs.iter().map(|name| FsBytes::from(name.as_str())));
-        let backend = KernelBackend { recipe, filler, base, disk, log, checker };
+        let (backend, root) = KernelBackend::new(recipe)?;
         Ok(HostSubject::with_root(backend, root, view)?)
     }
 
@@ -196,6 +181,30 @@ impl KernelSubject {
 }
 
 impl KernelBackend {
+    /// Formats and mounts; returns the root, too.
+    ///
+    /// # Errors
+    /// Without root, without the formatting program, or if the kernel does not mount it.
+    pub(crate) fn new(recipe: Recipe) -> Result<(KernelBackend, OwnedFd), SubjectError> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(SubjectError::NotRoot(recipe.name));
+        }
+        check_kernel(&recipe)?;
+        // Before the file system is made, so that what the kernel says of that counts too.
+        let log = KernelLog::open();
+        let mut disk = match &recipe.format {
+            Some(format) => Some(Disk::format(&recipe, format)?),
+            None => None,
+        };
+        if let Some(disk) = &mut disk {
+            prepare(&recipe, disk)?;
+        }
+        let (base, root) = mount_all(&recipe, disk.as_ref(), None)?;
+        let filler = fill(&recipe, &base)?;
+        let (base, checker) = (Some(base), RunningProgram::default());
+        Ok((KernelBackend { recipe, filler, base, disk, log, checker }, root))
+    }
+
     /// Lets go of the mount; the disk then holds all that was written.
     fn unmount(&mut self) -> Result<(), SubjectError> {
         self.filler = None;

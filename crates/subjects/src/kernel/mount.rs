@@ -102,7 +102,9 @@ fn attribute(option: &str) -> Option<MountAttrFlags> {
     ATTRIBUTES.iter().find(|(name, _)| *name == option).map(|(_, flag)| *flag)
 }
 
-fn attach(
+/// Mounts a file system that is in no directory: `settings` are values of their own, `options` are as in
+/// mount(8).
+pub(crate) fn attach(
     fs_type: &str,
     settings: &[(&str, impl AsRef<OsStr>)],
     options: &[String],

@@ -1,0 +1,284 @@
+//! NFS: server and client in one guest, over its loopback network ([ADR 39]).
+//!
+//! Three parts, each behind the next: a [`Store`] is the file system that is exported, a server exports it
+//! (the kernel's, told what to do through its own files, without any daemon, or Ganesha), and clients mount
+//! the export. What operations see is the first client.
+//!
+//! The kernel's server belongs to a whole machine, so all of this is for guests, which have nobody else.
+//!
+//! # Going back
+//!
+//! Nothing is unmounted. A store becomes what it was behind the back of server and client: RefFS by its
+//! ioctl, others by removing everything. Then the kernel is told to forget names and attributes that it does
+//! not need (`/proc/sys/vm/drop_caches`), and each client asks once more for its root. Delegations would
+//! let a client believe what it has without asking, so leases are switched off.
+//!
+//! [ADR 39]: ../../../../docs/adr/0039-nfs-in-one-guest.md
+
+mod client;
+mod ganesha;
+mod nfsd;
+mod proxy;
+mod server;
+mod services;
+mod setup;
+mod store;
+mod xdr;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fathom_core::flags::ServerEvents;
+use fathom_core::{Capability, FsBytes, HarnessFault, RestoreMethod, Saved};
+use rustix::fs::{AtFlags, StatxFlags};
+
+use crate::error::SubjectError;
+use crate::host::{Backend, HostSubject};
+use crate::sys::View;
+use client::Client;
+use server::Server;
+use store::Store;
+
+pub use proxy::ProxyLie;
+pub use setup::{Behind, NfsSetup, NfsVersion, ServerKind};
+
+/// Where everything is, in the memory of the guest.
+const PLACE: &str = "/dev/shm/fathom-nfs";
+
+/// What the names begin with under which a client keeps open files that were removed
+/// (fs/nfs/unlink.c `SILLYNAME_PREFIX`).
+const SILLY_BEGINNING: &str = ".nfs";
+
+/// Attributes that are access control lists in another form (fs/nfs/nfs4proc.c).
+const HIDDEN_XATTRS: [&str; 3] = ["system.nfs4_acl", "system.nfs4_dacl", "system.nfs4_sacl"];
+
+/// On a clock that stands still while something is done, the shortest sleep is a wait for all of it.
+const SETTLED: Duration = Duration::from_millis(1);
+
+/// Whether a server runs in this process: a guest has one.
+static RUNS: AtomicBool = AtomicBool::new(false);
+
+/// A file system behind NFS as a subject; see the module documentation.
+pub type NfsSubject = HostSubject<NfsBackend>;
+
+/// Client, server and store.
+pub struct NfsBackend {
+    name: String,
+    setup: NfsSetup,
+    /// Unmounted first.
+    clients: Vec<Client>,
+    server: Server,
+    store: Store,
+    key_next: u64,
+    _place: Place,
+}
+
+/// The directory of everything; removed when all of it has gone.
+struct Place(PathBuf);
+
+impl Place {
+    fn make() -> Result<Place, SubjectError> {
+        if RUNS.swap(true, Ordering::SeqCst) {
+            let text = "there is one server in a guest already: compare with something else";
+            return Err(SubjectError::Nfs(text.to_owned()));
+        }
+        let place = Place(PathBuf::from(PLACE));
+        fs::create_dir_all(&place.0).map_err(SubjectError::io("make", PLACE))?;
+        Ok(place)
+    }
+
+    /// A directory in it.
+    fn dir(&self, name: &str) -> Result<PathBuf, SubjectError> {
+        let path = self.0.join(name);
+        fs::create_dir_all(&path).map_err(SubjectError::io("make", &path))?;
+        Ok(path)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // What is still mounted stays; a guest ends soon.
+        let _ = fs::remove_dir_all(&self.0);
+        RUNS.store(false, Ordering::SeqCst);
+    }
+}
+
+impl NfsSubject {
+    /// Makes the store, exports it and mounts the export.
+    ///
+    /// # Errors
+    /// Outside of a guest, or if the kernel has no server or no client.
+    pub fn new(name: &str, setup: NfsSetup, view: View) -> Result<NfsSubject, SubjectError> {
+        let place = Place::make()?;
+        let store = Store::make(&setup.behind, &place.dir("export")?)?;
+        let server = Server::start(&place, &setup, store.path())?;
+        if let Some(lie) = setup.proxy {
+            proxy::start(lie)?;
+        }
+        if setup.lossy {
+            make_lossy()?;
+        }
+        let clients = Client::mount_all(&setup)?;
+        let backend = NfsBackend {
+            name: name.to_owned(),
+            setup,
+            clients,
+            server,
+            store,
+            key_next: store::START + 1,
+            _place: place,
+        };
+        let root = backend.root()?;
+        let mut view = view;
+        view.hidden_beginnings.push(FsBytes::from(SILLY_BEGINNING));
+        view.hidden_xattrs.extend(HIDDEN_XATTRS.map(FsBytes::from));
+        Ok(HostSubject::with_root(backend, root, view)?)
+    }
+}
+
+impl NfsBackend {
+    /// The root of the client that operations use.
+    fn root(&self) -> Result<OwnedFd, SubjectError> {
+        self.clients[0].root()
+    }
+
+    /// Makes the clients forget what they know: the store is another one now.
+    fn forget_caches(&self) -> Result<(), SubjectError> {
+        const DROP: &str = "/proc/sys/vm/drop_caches";
+        // Names and inodes; pages of files go with their inodes.
+        fs::write(DROP, "2").map_err(SubjectError::io("write", DROP))?;
+        for client in &self.clients {
+            let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+            rustix::fs::statx(client.mount(), "", flags, StatxFlags::BASIC_STATS)
+                .map_err(|errno| SubjectError::io("look at", "the export")(errno.into()))?;
+        }
+        Ok(())
+    }
+
+    /// Lets everything end that was begun: the removal of hidden names after a file was closed.
+    fn settle(&self) {
+        std::thread::sleep(SETTLED);
+    }
+}
+
+impl Backend for NfsBackend {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn capabilities(&self) -> BTreeSet<Capability> {
+        BTreeSet::from([Capability::Devices, Capability::Server])
+    }
+
+    fn reset(&mut self) -> Result<OwnedFd, HarnessFault> {
+        self.settle();
+        let through = self.server.remembers().then(|| self.clients[0].mount());
+        self.store.reset(through)?;
+        self.forget_caches()?;
+        Ok(self.root()?)
+    }
+
+    fn why_no_remount(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The client unmounts and mounts; the server does not notice.
+    fn remount(&mut self) -> Result<OwnedFd, HarnessFault> {
+        self.clients.clear();
+        self.clients = Client::mount_all(&self.setup)?;
+        Ok(self.root()?)
+    }
+
+    fn restore_methods(&self) -> Vec<RestoreMethod> {
+        if self.store.saves_itself() { vec![RestoreMethod::Ioctl] } else { Vec::new() }
+    }
+
+    fn save_mounted(&mut self) -> Result<Saved, HarnessFault> {
+        let key = self.key_next;
+        self.settle();
+        self.store.save(key)?;
+        self.key_next += 1;
+        Ok(Saved(key))
+    }
+
+    fn root_stays(&self) -> bool {
+        true
+    }
+
+    fn restore(&mut self, saved: Saved) -> Result<Option<OwnedFd>, HarnessFault> {
+        self.settle();
+        self.store.restore(saved.0)?;
+        self.forget_caches()?;
+        Ok(None)
+    }
+
+    fn forget(&mut self, saved: Saved) {
+        self.store.forget(saved.0);
+    }
+
+    fn other_root(&self) -> Result<Option<OwnedFd>, HarnessFault> {
+        Ok(self.clients.get(1).map(Client::root).transpose()?)
+    }
+
+    fn disturb(&mut self, events: ServerEvents) -> Result<(), HarnessFault> {
+        let ends = ServerEvents::SERVER_STOP | ServerEvents::SERVER_KILL;
+        if events.intersects(ends) {
+            self.server.restart(events.contains(ServerEvents::SERVER_KILL))?;
+        }
+        if events.contains(ServerEvents::EXPORT_REMOVE) {
+            self.server.export_again()?;
+        }
+        if events.contains(ServerEvents::CLIENT_EXPIRE) {
+            self.server.expire_clients()?;
+        }
+        Ok(())
+    }
+
+    fn complaints(&mut self) -> Result<Vec<String>, HarnessFault> {
+        self.store.complaints()
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.store.has_ended() || self.server.last_words().is_some()
+    }
+
+    fn last_words(&mut self) -> Option<String> {
+        if let Some(said) = self.server.last_words() {
+            return Some(said);
+        }
+        self.store.has_ended().then(|| "the reference behind the server has ended".to_owned())
+    }
+}
+
+/// Lets the network of the guest lose and delay packets, by the kernel's emulator of networks.
+fn make_lossy() -> Result<(), SubjectError> {
+    const TC: &str = "/usr/sbin/tc";
+    const PACKETS: [&str; 11] =
+        ["qdisc", "replace", "dev", "lo", "root", "netem", "loss", "2%", "delay", "3ms", "2ms"];
+    if !Path::new(TC).exists() {
+        let text = "--lossy needs tc, which is in the Debian package iproute2";
+        return Err(SubjectError::Nfs(text.to_owned()));
+    }
+    let said = Command::new(TC).args(PACKETS).output().map_err(SubjectError::io("run", TC))?;
+    match said.status.success() {
+        true => Ok(()),
+        false => Err(SubjectError::Nfs(format!(
+            "--lossy needs a kernel with CONFIG_NET_SCH_NETEM, as `fathom guest build 6.12` makes it: {}",
+            String::from_utf8_lossy(&said.stderr).trim()
+        ))),
+    }
+}
+
+/// Writes a line to a file of the kernel, in one call.
+fn tell(path: impl AsRef<Path>, text: &str) -> Result<(), SubjectError> {
+    use std::io::Write;
+    let path = path.as_ref();
+    let written = fs::File::options().write(true).open(path);
+    let written = written.and_then(|mut file| file.write_all(format!("{text}\n").as_bytes()));
+    written.map_err(SubjectError::io("write", path))
+}

@@ -1,0 +1,315 @@
+//! [`Proxy`]: stands between client and server and lies.
+//!
+//! The counterpart of everything that this module promises: a liar must be found, and the same proxy that
+//! passes everything on must not be accused. It speaks NFS 3 (RFC 1813), in which a call is one thing.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use super::server::PORT as SERVER_PORT;
+use super::xdr::{Call, LAST_PIECE, Reader};
+use crate::error::SubjectError;
+
+/// Where clients find the proxy.
+pub(super) const PORT: u16 = 2050;
+
+/// A record that is longer is none of NFS.
+const RECORD_BYTES_MAX: u32 = 8 << 20;
+
+/// A lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyLie {
+    /// None: everything is passed on.
+    None,
+    /// Every third write is acknowledged as stable, and goes nowhere.
+    DropWrite,
+    /// The attributes of a file are for ever those that were asked for first.
+    StaleAttributes,
+    /// The first two names that are looked up and are there mean each other.
+    SwapNames,
+}
+
+impl ProxyLie {
+    /// All of them.
+    pub const ALL: [ProxyLie; 4] =
+        [ProxyLie::None, ProxyLie::DropWrite, ProxyLie::StaleAttributes, ProxyLie::SwapNames];
+
+    /// As the command line has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ProxyLie::None => "honest-proxy",
+            ProxyLie::DropWrite => "drop-write",
+            ProxyLie::StaleAttributes => "stale-attributes",
+            ProxyLie::SwapNames => "swap-names",
+        }
+    }
+}
+
+impl FromStr for ProxyLie {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<ProxyLie, ()> {
+        ProxyLie::ALL.into_iter().find(|lie| lie.name() == text).ok_or(())
+    }
+}
+
+/// Starts a proxy, which ends with the process.
+pub(super) fn start(lie: ProxyLie) -> Result<(), SubjectError> {
+    let failed = SubjectError::io("listen at", "the port of the proxy");
+    let listener = match TcpListener::bind((Ipv4Addr::LOCALHOST, PORT)) {
+        Ok(listener) => listener,
+        // It was started for a subject before this one, by the same process.
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Ok(()),
+        Err(error) => return Err(failed(error)),
+    };
+    let liar = Arc::new(Mutex::new(Liar::new(lie)));
+    let accept = move || {
+        for client in listener.incoming().flatten() {
+            let liar = liar.clone();
+            // A connection that ends is made again by the client.
+            thread::spawn(move || drop(pass_on(client, &liar)));
+        }
+    };
+    thread::Builder::new().name("nfs-proxy".into()).spawn(accept).map(drop).map_err(failed)
+}
+
+fn lock(liar: &Mutex<Liar>) -> MutexGuard<'_, Liar> {
+    liar.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Passes on one connection in both directions until either side ends it.
+fn pass_on(client: TcpStream, liar: &Arc<Mutex<Liar>>) -> io::Result<()> {
+    let server = TcpStream::connect((Ipv4Addr::LOCALHOST, SERVER_PORT))?;
+    let (mut from_server, mut to_client) = (server.try_clone()?, client.try_clone()?);
+    let answers = Arc::new(Mutex::new(to_client.try_clone()?));
+    let (there, back) = (liar.clone(), answers.clone());
+    let returning = thread::spawn(move || {
+        while let Ok(mut answer) = read_record(&mut from_server) {
+            lock(&there).answer(&mut answer);
+            let mut to_client = back.lock().unwrap_or_else(PoisonError::into_inner);
+            if write_record(&mut *to_client, &answer).is_err() {
+                break;
+            }
+        }
+        // So that the other direction ends, too.
+        let _ = to_client.shutdown(Shutdown::Both);
+        let _ = to_client.flush();
+    });
+    let (mut from_client, mut to_server) = (client, server);
+    while let Ok(mut call) = read_record(&mut from_client) {
+        match lock(liar).call(&mut call) {
+            None => write_record(&mut to_server, &call)?,
+            Some(answer) => {
+                let mut to_client = answers.lock().unwrap_or_else(PoisonError::into_inner);
+                write_record(&mut *to_client, &answer)?;
+            }
+        }
+    }
+    let _ = to_server.shutdown(Shutdown::Both);
+    let _ = returning.join();
+    Ok(())
+}
+
+/// Reads a message of one or more pieces.
+pub(super) fn read_record(from: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut message = Vec::new();
+    loop {
+        let mut head = [0; 4];
+        from.read_exact(&mut head)?;
+        let head = u32::from_be_bytes(head);
+        let bytes = head & !LAST_PIECE;
+        if bytes > RECORD_BYTES_MAX {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let start = message.len();
+        message.resize(start + bytes as usize, 0);
+        from.read_exact(&mut message[start..])?;
+        if head & LAST_PIECE != 0 {
+            return Ok(message);
+        }
+    }
+}
+
+pub(super) fn write_record(to: &mut impl Write, message: &[u8]) -> io::Result<()> {
+    let head = LAST_PIECE | message.len() as u32;
+    to.write_all(&[&head.to_be_bytes()[..], message].concat())
+}
+
+const NFS: u32 = 100_003;
+const GETATTR: u32 = 1;
+const LOOKUP: u32 = 3;
+const ACCESS: u32 = 4;
+const WRITE: u32 = 7;
+
+/// Bytes of `fattr3`.
+const ATTRIBUTES_BYTES: usize = 84;
+/// Bytes of an accepted answer before its results.
+const ANSWER_HEAD_BYTES: usize = 24;
+/// `FILE_SYNC`.
+const STABLE: u32 = 2;
+
+/// What the proxy remembers to lie.
+struct Liar {
+    lie: ProxyLie,
+    writes: u64,
+    /// What is being asked, by the identifier of the call.
+    asked: HashMap<u32, (u32, Vec<u8>)>,
+    /// The first attributes of each handle.
+    first: HashMap<Vec<u8>, Vec<u8>>,
+    /// Names that are there, with their directories.
+    names: Vec<Vec<u8>>,
+}
+
+impl Liar {
+    fn new(lie: ProxyLie) -> Liar {
+        Liar { lie, writes: 0, asked: HashMap::new(), first: HashMap::new(), names: Vec::new() }
+    }
+
+    /// Changes a call, or answers it itself.
+    fn call(&mut self, message: &mut Vec<u8>) -> Option<Vec<u8>> {
+        let (call, arguments) = Call::read(message)?;
+        if call.program != NFS {
+            return None;
+        }
+        let at = message.len() - arguments.rest().len();
+        match (self.lie, call.procedure) {
+            (ProxyLie::DropWrite, WRITE) => self.drop_write(&call, &message[at..]),
+            (ProxyLie::StaleAttributes, GETATTR | LOOKUP | ACCESS) => {
+                let handle = Reader::new(&message[at..]).opaque()?.to_vec();
+                self.asked.insert(call.xid, (call.procedure, handle));
+                None
+            }
+            (ProxyLie::SwapNames, LOOKUP) => {
+                let arguments = message[at..].to_vec();
+                self.asked.insert(call.xid, (LOOKUP, arguments.clone()));
+                let other = match self.names.iter().position(|name| *name == arguments) {
+                    Some(0) => self.names.get(1),
+                    Some(1) => self.names.first(),
+                    _ => None,
+                };
+                if let Some(other) = other {
+                    message.splice(at.., other.iter().copied());
+                    // It was another name that was asked for: not one more that is there.
+                    self.asked.remove(&call.xid);
+                }
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Every third write is acknowledged and forgotten.
+    fn drop_write(&mut self, call: &Call, arguments: &[u8]) -> Option<Vec<u8>> {
+        self.writes += 1;
+        if !self.writes.is_multiple_of(3) {
+            return None;
+        }
+        let mut reader = Reader::new(arguments);
+        reader.opaque()?;
+        let (_, _, count) = (reader.number()?, reader.number()?, reader.number()?);
+        // Done, no attributes before and after, all bytes, stable, and a verifier of two words.
+        let answer = call.answer().number(0).number(0).number(0).number(count).number(STABLE);
+        Some(answer.number(0).number(0).bytes)
+    }
+
+    /// Changes an answer.
+    fn answer(&mut self, message: &mut [u8]) {
+        let Some(xid) = Reader::new(message).number() else { return };
+        let Some((procedure, asked)) = self.asked.remove(&xid) else { return };
+        let is_done = message.get(ANSWER_HEAD_BYTES..ANSWER_HEAD_BYTES + 4) == Some(&[0; 4]);
+        if !is_done {
+            return;
+        }
+        if self.lie == ProxyLie::SwapNames {
+            if self.names.len() < 2 && !self.names.contains(&asked) {
+                self.names.push(asked);
+            }
+            return;
+        }
+        let place = match procedure {
+            GETATTR => Some((asked, ANSWER_HEAD_BYTES + 4)),
+            ACCESS => after(message, ANSWER_HEAD_BYTES + 4).map(|at| (asked, at)),
+            _ => handle_in_lookup(message),
+        };
+        let Some((handle, at)) = place else { return };
+        let Some(attributes) = message.get_mut(at..at + ATTRIBUTES_BYTES) else { return };
+        let first = self.first.entry(handle).or_insert_with(|| attributes.to_vec());
+        attributes.copy_from_slice(first);
+    }
+}
+
+/// Where optional attributes begin, if they are there.
+fn after(message: &[u8], at: usize) -> Option<usize> {
+    (message.get(at..at + 4)? == [0, 0, 0, 1]).then_some(at + 4)
+}
+
+/// The handle in the answer to a LOOKUP, and where its attributes are.
+fn handle_in_lookup(message: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let rest = message.get(ANSWER_HEAD_BYTES + 4..)?;
+    let mut reader = Reader::new(rest);
+    let handle = reader.opaque()?.to_vec();
+    let at = message.len() - reader.rest().len();
+    after(message, at).map(|at| (handle, at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::xdr::Writer;
+    use super::*;
+
+    /// A call of NFS 3.
+    fn call_of(xid: u32, procedure: u32, arguments: Writer) -> Vec<u8> {
+        let head = Writer::default().number(xid).number(0).number(2).number(NFS).number(3);
+        let head = head.number(procedure).number(0).opaque(&[]).number(0).opaque(&[]);
+        [head.bytes, arguments.bytes].concat()
+    }
+
+    fn answer_of(xid: u32) -> Writer {
+        Call { xid, program: NFS, version: 3, procedure: 0 }.answer().number(0)
+    }
+
+    #[test]
+    fn every_third_write_is_dropped() {
+        let mut liar = Liar::new(ProxyLie::DropWrite);
+        let write = || {
+            let arguments = Writer::default().opaque(b"handle").number(0).number(0).number(5);
+            call_of(7, WRITE, arguments.number(2).opaque(b"hello"))
+        };
+        let answers: Vec<bool> = (0..6).map(|_| liar.call(&mut write()).is_some()).collect();
+        assert_eq!(answers, [false, false, true, false, false, true]);
+        let mut honest = Liar::new(ProxyLie::None);
+        assert!((0..6).all(|_| honest.call(&mut write()).is_none()));
+    }
+
+    #[test]
+    fn attributes_stay_the_first_ones() {
+        let mut liar = Liar::new(ProxyLie::StaleAttributes);
+        let mut ask = |size: u8| {
+            liar.call(&mut call_of(9, GETATTR, Writer::default().opaque(b"handle")));
+            let mut answer = answer_of(9).bytes;
+            answer.extend([size; ATTRIBUTES_BYTES]);
+            liar.answer(&mut answer);
+            answer[ANSWER_HEAD_BYTES + 4]
+        };
+        assert_eq!([ask(1), ask(2), ask(3)], [1, 1, 1]);
+    }
+
+    #[test]
+    fn two_names_mean_each_other() {
+        let mut liar = Liar::new(ProxyLie::SwapNames);
+        let mut look = |name: &[u8]| {
+            let mut call = call_of(3, LOOKUP, Writer::default().opaque(b"dir").opaque(name));
+            liar.call(&mut call);
+            liar.answer(&mut answer_of(3).bytes);
+            let (_, mut arguments) = Call::read(&call).unwrap();
+            arguments.opaque();
+            arguments.text().unwrap().to_owned()
+        };
+        let names = [look(b"a"), look(b"a"), look(b"b"), look(b"a"), look(b"b"), look(b"c")];
+        assert_eq!(names, ["a", "a", "b", "b", "a", "c"]);
+    }
+}

@@ -1,0 +1,69 @@
+//! [`Server`]: who exports the store.
+
+use std::path::Path;
+
+use super::ganesha::Ganesha;
+use super::nfsd::Nfsd;
+use super::setup::{NfsSetup, ServerKind};
+use super::{Place, SubjectError};
+
+/// The port of the server, in the network of the guest.
+pub(super) const PORT: u16 = 2049;
+
+/// A running server. Stopped when dropped.
+pub(super) enum Server {
+    Kernel(Nfsd),
+    Ganesha(Ganesha),
+}
+
+impl Server {
+    /// Starts the server and exports a directory.
+    pub(super) fn start(
+        place: &Place,
+        setup: &NfsSetup,
+        path: &Path,
+    ) -> Result<Server, SubjectError> {
+        Ok(match setup.server {
+            ServerKind::Kernel => Server::Kernel(Nfsd::start(place, setup, path)?),
+            ServerKind::Ganesha => Server::Ganesha(Ganesha::start(place, setup, path)?),
+        })
+    }
+
+    /// Whether it believes what it remembers of the store although that is another one now.
+    pub(super) fn remembers(&self) -> bool {
+        matches!(self, Server::Ganesha(_))
+    }
+
+    /// Ends it and starts it again; killed, it loses what it knew of its clients.
+    pub(super) fn restart(&mut self, killed: bool) -> Result<(), SubjectError> {
+        match self {
+            Server::Kernel(server) => server.restart(killed),
+            Server::Ganesha(server) => server.restart(killed),
+        }
+    }
+
+    /// Takes the export away and brings it back.
+    pub(super) fn export_again(&mut self) -> Result<(), SubjectError> {
+        match self {
+            Server::Kernel(server) => server.unexport().and_then(|()| server.export()),
+            // It reads its configuration again, in which the export is gone, and then back.
+            Server::Ganesha(server) => server.export_again(),
+        }
+    }
+
+    /// Forgets what clients hold, as if they had not been heard of for too long.
+    pub(super) fn expire_clients(&mut self) -> Result<(), SubjectError> {
+        match self {
+            Server::Kernel(server) => server.expire_clients(),
+            Server::Ganesha(_) => Ok(()),
+        }
+    }
+
+    /// If it has ended by itself: what it said last.
+    pub(super) fn last_words(&mut self) -> Option<String> {
+        match self {
+            Server::Kernel(_) => None,
+            Server::Ganesha(server) => server.last_words(),
+        }
+    }
+}
