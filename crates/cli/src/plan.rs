@@ -20,6 +20,9 @@ const BUDGET_DEFAULT: Duration = Duration::from_secs(30);
 /// How often nothing is done for a while, where that takes no time.
 const WAIT_WEIGHT: u32 = 3;
 
+/// A call may wait for a server that starts again, and for what others may reclaim before it.
+const NETWORK_DEADLINE: Duration = Duration::from_secs(120);
+
 /// How often something happens to a server.
 const SERVER_WEIGHT: u32 = 2;
 
@@ -73,6 +76,9 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
     };
     let mut plan = Plan::new(seed, config, reference);
     plan.explore = exploration(args)?;
+    if offers.network {
+        plan.explore.deadline = plan.explore.deadline.max(NETWORK_DEADLINE);
+    }
     plan.ops_max = args.ops;
     plan.budget = match (args.ops, args.budget) {
         (None, None) => Some(BUDGET_DEFAULT),

@@ -166,6 +166,9 @@ pub struct Quirks {
     /// `open` for reading with `O_TRUNC`, whose effect open(2) leaves open, may be refused (NFS 4: the size is
     /// set with an open that may not write, which is `NFS4ERR_OPENMODE`).
     pub truncation_of_readers_varies: bool,
+    /// Data is written as who opened the file, so that whether a write drops setuid and setgid depends on him
+    /// (NFS: the credentials of the open file go with every WRITE).
+    pub writes_as_opener: bool,
     /// A file that loses a name while it is open there gets another, hidden one until it is closed (NFS: the
     /// server may not know what is open; fs/nfs/unlink.c `nfs_sillyrename`). Until then its link count is one
     /// too large, and the directory is not empty.
@@ -340,6 +343,7 @@ const DEFAULT: Quirks = Quirks {
     close_to_open: false,
     refusals_vary: false,
     truncation_of_readers_varies: false,
+    writes_as_opener: false,
     silly_renames: false,
     statfs_comparable: false,
     statfs_slack_bytes: 0,

@@ -39,6 +39,22 @@ impl Model {
         self.hidden_names().any(|hidden| hidden.file == ino)
     }
 
+    /// Whether a caller without privileges writes to a file that would lose setuid or setgid by it.
+    fn kills_by_writing(&self, op: &Op) -> bool {
+        let slot = match op {
+            Op::Write { slot, .. }
+            | Op::Pwrite { slot, .. }
+            | Op::MmapStore { slot, .. }
+            | Op::Fallocate { slot, .. }
+            | Op::CopyFileRange { to: slot, .. }
+            | Op::Truncate { target: Target::Slot(slot), .. } => *slot,
+            _ => return false,
+        };
+        let attr = self.slot_ino(slot).and_then(|ino| self.volume.attr(ino).ok());
+        let kills = attr.is_some_and(|attr| self.has_privileges_to_kill(&attr));
+        kills && !self.current.identity.is_privileged()
+    }
+
     fn hidden_names(&self) -> impl Iterator<Item = &Hidden> {
         let is_open = |hidden: &&Hidden| self.open_files().any(|file| file.ino == hidden.file);
         self.hidden.iter().filter(is_open)
@@ -54,6 +70,17 @@ impl Model {
             return Some(
                 "open(2) leaves it open what O_TRUNC does to a file that is opened to read it",
             );
+        }
+        if self.quirks().writes_as_opener && self.kills_by_writing(op) {
+            return Some("whether setuid and setgid go depends on who opened the file");
+        }
+        if let Op::Setxattr { name, .. } | Op::Getxattr { name, .. } | Op::Removexattr { name, .. } =
+            op
+            && name.as_bytes() == b"user."
+            && self.quirks().silly_renames
+            && !self.quirks().user_xattrs
+        {
+            return Some("an attribute without a name is refused for either reason");
         }
         if self.hidden.is_empty() || !self.quirks().silly_renames {
             return None;

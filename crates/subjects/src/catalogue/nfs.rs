@@ -16,9 +16,9 @@ use super::{
     Asked, CatalogueError, Disk, Entry, Family, Mutants, Need, Offers, Operations, Purpose, Row,
     split_off,
 };
+use crate::Recipe;
 use crate::nfs::{Behind, NfsSetup, NfsSubject, NfsVersion, ProxyLie, ServerKind};
 use crate::sys::{View, in_guest};
-use crate::{Recipe, SubjectError};
 
 const PREFIX: &str = "nfs:";
 const VERSION: &str = " --nfs=";
@@ -264,7 +264,7 @@ impl Entry for Network {
 
     fn testbed(&self, reference: &Config, view: View) -> Result<Box<dyn Testbed>, CatalogueError> {
         let made = NfsSubject::new(&self.to_string(), self.setup(reference)?, view);
-        Ok(Box::new(made.map_err(SubjectError::from)?))
+        Ok(Box::new(made?))
     }
 
     fn block_backed(&self) -> Result<Box<dyn BlockBacked>, CatalogueError> {
