@@ -73,6 +73,11 @@ fn offers(behind: &str) -> Offers {
     }
 }
 
+/// Who serves it if nothing is said.
+fn server_of(behind: &str) -> ServerKind {
+    if behind == MEMORY { ServerKind::Ganesha } else { ServerKind::default() }
+}
+
 impl Family for NetworkFileSystems {
     fn rows(&self) -> Vec<Row> {
         let row = |behind: &str| Row {
@@ -131,7 +136,12 @@ impl fmt::Display for Network {
         if let Some(lie) = self.proxy {
             write!(f, ":{}", lie.name())?;
         }
-        write!(f, "{VERSION}{}{SERVER}{}", self.version, self.server)?;
+        if self.version != NfsVersion::default() {
+            write!(f, "{VERSION}{}", self.version)?;
+        }
+        if self.server != server_of(&self.behind) {
+            write!(f, "{SERVER}{}", self.server)?;
+        }
         if self.clients != 1 {
             write!(f, "{CLIENTS}{}", self.clients)?;
         }
