@@ -3,8 +3,6 @@
 
 mod common;
 
-use std::path::Path;
-
 use common::{ask, json, scratch};
 
 /// A kernel with NFS, or the reason why a test is skipped.
@@ -14,14 +12,6 @@ fn kernel(test: &str) -> Option<String> {
         println!("SKIP {test}: no kernel with NFS: set FATHOM_GUEST_KERNEL");
     }
     named
-}
-
-fn has_ganesha(test: &str) -> bool {
-    let there = Path::new("/usr/bin/ganesha.nfsd").exists();
-    if !there {
-        println!("SKIP {test}: no ganesha.nfsd: apt-get install nfs-ganesha-vfs nfs-ganesha-mem");
-    }
-    there
 }
 
 #[track_caller]
