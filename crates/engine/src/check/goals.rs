@@ -126,6 +126,7 @@ pub const GOALS: &[Goals] = &[
     ("identity", &[]),
     ("remount", &[]),
     ("wait", &[]),
+    ("server", &[]),
 ];
 
 #[cfg(test)]
