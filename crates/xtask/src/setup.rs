@@ -38,8 +38,6 @@ const PACKAGES: &[Package] = &[
     ("slurmd", "slurmd", "swarms on Slurm are not tested"),
     ("sbatch", "slurm-client", "swarms on Slurm are not tested"),
     ("munged", "munge", "swarms on Slurm are not tested"),
-    ("/usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so", "nfs-ganesha-vfs", "Ganesha is not tested"),
-    ("/usr/lib/x86_64-linux-gnu/ganesha/libfsalmem.so", "nfs-ganesha-mem", "Ganesha is not tested"),
     (LIBCLANG, "libclang-dev", "littlefs in C is not built and not tested"),
 ];
 
