@@ -8,15 +8,12 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use common::running::{Mark, is_root};
+use common::running::{Mark, PATIENCE, is_root, wait_for_nothing};
 use serde_json::Value;
 
 /// How many kills.
 const RUNS: &str = "FATHOM_KILLS";
 const RUNS_DEFAULT: u64 = 3;
-
-/// What is left a moment longer is not left behind.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 const WORKLOADS: [&str; 13] = [
     "crash",
@@ -96,17 +93,6 @@ fn victim(child: &Child, mark: &Mark, number: u64) -> u32 {
 fn signal_kill(process: u32) {
     // It may have ended by itself.
     let _ = std::process::Command::new("kill").args(["-KILL", &process.to_string()]).output();
-}
-
-fn wait_for_nothing(look: impl Fn() -> Vec<String>) -> Vec<String> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let left = look();
-        if left.is_empty() || Instant::now() > deadline {
-            return left;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// Processes and temporary files. What they have mounted and attached is nowhere else, and goes with them.

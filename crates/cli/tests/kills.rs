@@ -5,16 +5,13 @@ mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::running::{Mark, is_root};
+use common::running::{Mark, is_root, wait_for_nothing};
 
 /// How many runs: the subjects take turns.
 const RUNS: &str = "FATHOM_KILLS";
 const RUNS_DEFAULT: u64 = 20;
-
-/// What is left a moment longer is not left behind.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn subjects() -> Vec<String> {
     let fathom = env!("CARGO_BIN_EXE_fathom");
@@ -72,17 +69,6 @@ fn killed_runs_leave_nothing() {
 fn kill(child: &mut Child) {
     child.kill().expect("our child");
     child.wait().expect("our child");
-}
-
-fn wait_for_nothing(look: impl Fn() -> Vec<String>) -> Vec<String> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let left = look();
-        if left.is_empty() || Instant::now() > deadline {
-            return left;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 fn entries(dir: &str) -> Vec<PathBuf> {

@@ -83,8 +83,9 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
         Name::Fsck => crate::fsck::run(&program(), minutes),
         Name::Suites => suites::run(&program()),
         Name::Kills => {
-            let test = ["test", "--release", "--quiet", "--package", "fathom", "--test", "kills"];
-            shell::run(shell::cargo().args(test).env("FATHOM_KILLS", KILLS))
+            let test = ["test", "--release", "--quiet", "--package", "fathom"];
+            let tests = ["--test", "kills", "--test", "crash_kills"];
+            shell::run(shell::cargo().args(test).args(tests).env("FATHOM_KILLS", KILLS))
         }
     }?;
     // After a failure the findings stay for whoever explains them.

@@ -42,6 +42,19 @@ impl Mark {
 /// What takes longer on a busy machine has hung.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Looks until nothing is left, and returns what is left after all: what ends a moment later is not left
+/// behind.
+pub(crate) fn wait_for_nothing(look: impl Fn() -> Vec<String>) -> Vec<String> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let left = look();
+        if left.is_empty() || Instant::now() > deadline {
+            return left;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// The program without arguments, with pipes for what it says.
 pub(crate) fn piped() -> Command {
     let mut command = super::command(&[], Path::new("."));
