@@ -20,6 +20,9 @@ pub(crate) const DISK_PATH: &str = "/proc/self/fd/100";
 const LOG_FD: c_int = 101;
 /// A checker that waits, rather than computes, may take so many times its limit: the machine may be busy.
 const WALL_FACTOR: u32 = 4;
+
+/// Halves of that time that a checker gets at most, whatever the machine is busy with.
+const HALVES_MAX: u32 = 30;
 /// The descriptor of the record of an instrumented checker.
 const RECORD_FD: c_int = 102;
 /// The stack of the child until `execve`.
@@ -192,7 +195,7 @@ pub(crate) fn spawn(
         );
         return Err(RunError { what, source: std::io::Error::from_raw_os_error(context.failed.1) });
     }
-    let in_time = ends_within(&pidfd, limits.time * WALL_FACTOR)?;
+    let in_time = ends(pid, &pidfd, limits.time * WALL_FACTOR)?;
     if !in_time {
         // SAFETY: the process is our child and has not been waited for: the number is its own.
         unsafe { libc::kill(pid, libc::SIGKILL) };
@@ -209,6 +212,42 @@ pub(crate) fn spawn(
     let output = disk.output()?;
     let output_full = output.len() >= OUTPUT_BYTES_MAX;
     Ok(Outcome { end, output, output_full, time, resident_bytes })
+}
+
+/// Waits until a checker ends; false if it hangs. Its processor time has a limit of its own, so whoever
+/// still computes, or waits for the processor of a busy machine, gets more time; whoever has done neither
+/// for half of `time` waits for something that will not come.
+fn ends(pid: c_int, pidfd: &OwnedFd, time: Duration) -> Result<bool, RunError> {
+    let mut before = None;
+    for _ in 0..HALVES_MAX {
+        if ends_within(pidfd, time / 2)? {
+            return Ok(true);
+        }
+        let Some(now) = processor_use(pid) else { continue };
+        if !now.is_runnable && before == Some(now.ticks) {
+            return Ok(false);
+        }
+        before = Some(now.ticks);
+    }
+    Ok(false)
+}
+
+/// How a process uses the processor.
+struct Use {
+    /// Whether it runs, or would if it got the processor.
+    is_runnable: bool,
+    /// What it and its threads have used so far.
+    ticks: u64,
+}
+
+/// Asks the kernel; `None` if the process has just ended.
+fn processor_use(pid: c_int) -> Option<Use> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name of the program may hold anything; what follows the last bracket is in proc_pid_stat(5).
+    let (_, fields) = text.rsplit_once(") ")?;
+    let fields: Vec<&str> = fields.split(' ').collect();
+    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    Some(Use { is_runnable: fields.first() == Some(&"R"), ticks: number(11)? + number(12)? })
 }
 
 fn ends_within(pidfd: &OwnedFd, time: Duration) -> Result<bool, RunError> {
@@ -242,6 +281,34 @@ fn wait(pid: c_int) -> Result<(c_int, u64), RunError> {
         }
         if std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
             return Err(RunError::last("wait for the checker"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_computes_is_told_from_who_sleeps() {
+        let start = |program: &str, args: &[&str]| {
+            std::process::Command::new(program).args(args).spawn().expect("it is everywhere")
+        };
+        let busy = start("sh", &["-c", "while :; do :; done"]);
+        let used = |child: &std::process::Child| {
+            processor_use(child.id() as c_int).expect("it runs until it is killed")
+        };
+        while used(&busy).ticks == 0 {
+            std::thread::yield_now();
+        }
+        assert!(used(&busy).is_runnable);
+        let sleeper = start("sleep", &["600"]);
+        while used(&sleeper).is_runnable {
+            std::thread::yield_now();
+        }
+        for mut child in [busy, sleeper] {
+            child.kill().expect("our child");
+            child.wait().expect("our child");
         }
     }
 }
