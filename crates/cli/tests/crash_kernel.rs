@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use common::{ask, scratch};
+use common::{ask, copy_program, scratch};
 use fathom_block::disks::StoredRecording;
 
 fn json(args: &[&str], dir: &Path) -> (i32, Value) {
@@ -102,7 +102,7 @@ fn without_root_and_guest_it_says_what_to_do() {
     std::fs::set_permissions(dir.path(), public.clone()).expect("it is ours");
     // The program may be where nobody can go.
     let program = dir.path().join("fathom");
-    std::fs::copy(env!("CARGO_BIN_EXE_fathom"), &program).expect("a copy");
+    copy_program(env!("CARGO_BIN_EXE_fathom").as_ref(), &program);
     std::fs::set_permissions(&program, public).expect("it is ours");
     let mut command = std::process::Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program);

@@ -6,7 +6,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::scratch;
+use common::{copy_program, scratch};
 use fathom_block::disks::{End, Record, Workload, borrow_all};
 use fathom_block::{BlockBacked, InProcess};
 use fathom_core::Op;
@@ -36,7 +36,7 @@ fn compile(found: &Path) -> PathBuf {
     let said = String::from_utf8_lossy(&built.stderr);
     assert!(built.status.success(), "{said}");
     let program = found.join("program");
-    std::fs::copy(target.join("debug/repro"), &program).expect("it was built");
+    copy_program(&target.join("debug/repro"), &program);
     program
 }
 

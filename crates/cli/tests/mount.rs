@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Answer, ask, command, scratch};
+use common::{Answer, ask, command, copy_program, scratch};
 
 /// A user without any right: `nobody` of Debian.
 const NOBODY: &str = "65534";
@@ -63,7 +63,7 @@ fn interrupt(child: &Child) {
 fn as_nobody(dir: &Path, script: &str) -> Answer {
     // The program may be where nobody can go.
     let program = dir.join("fathom");
-    fs::copy(env!("CARGO_BIN_EXE_fathom"), &program).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_fathom").as_ref(), &program);
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     assert!(Command::new("chown").arg(NOBODY).arg(dir).status().unwrap().success());
     let output = Command::new("setpriv")

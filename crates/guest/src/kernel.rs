@@ -5,10 +5,15 @@
 //! reason instead of a panic.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::error::{GuestError, Result};
+
+/// A file that is still open for writing after this time is being written by somebody else.
+const BUSY_FOR_AT_MOST: Duration = Duration::from_secs(20);
 
 /// A kernel file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,16 +154,31 @@ fn not_a_kernel(path: &Path, reason: &str) -> GuestError {
 /// those of an executable that names User-Mode Linux's own arguments is executed at all.
 fn ask(path: &Path, argument: &str) -> Result<String> {
     refuse_others(path)?;
-    let output = Command::new(path)
-        .arg(argument)
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .map_err(|error| not_a_kernel(path, &error.to_string()))?;
+    let output = execute(path, argument).map_err(|error| not_a_kernel(path, &error.to_string()))?;
     if !output.status.success() {
         return Err(not_a_kernel(path, &format!("{argument} ends with {}", output.status)));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Executes the file with one argument. A file that was just written is busy for a moment if another
+/// thread started a process while it was open for writing: that process has it open until it executes
+/// its own program.
+fn execute(path: &Path, argument: &str) -> io::Result<Output> {
+    let started = Instant::now();
+    loop {
+        let mut command = Command::new(path);
+        let output = command.arg(argument).stdin(Stdio::null()).stderr(Stdio::null()).output();
+        match output {
+            Err(error)
+                if error.kind() == io::ErrorKind::ExecutableFileBusy
+                    && started.elapsed() < BUSY_FOR_AT_MOST =>
+            {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            output => return output,
+        }
+    }
 }
 
 /// Refuses what should not be executed: a file that is no ELF executable, or one that has nothing of

@@ -122,6 +122,23 @@ fn a_tree_is_built_again_only_where_it_changed() {
 }
 
 #[test]
+fn a_kernel_that_is_still_being_written_is_waited_for() {
+    if !can_build("a_kernel_that_is_still_being_written_is_waited_for") {
+        return;
+    }
+    let toy = Toy::new();
+    toy.build().unwrap();
+    let file = toy.cache.find(toy.tree.to_str().unwrap()).unwrap();
+    let writing = fs::File::options().append(true).open(&file).unwrap();
+    let writer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(200));
+        drop(writing);
+    });
+    assert_eq!(toy.found().unwrap(), "6.99.1-toy");
+    writer.join().unwrap();
+}
+
+#[test]
 fn a_tree_that_does_not_compile_shows_the_error_and_keeps_the_kernel() {
     if !can_build("a_tree_that_does_not_compile_shows_the_error_and_keeps_the_kernel") {
         return;

@@ -49,3 +49,11 @@ pub(crate) fn json(args: &[&str], dir: &Path) -> (i32, Value) {
 pub(crate) fn scratch() -> tempfile::TempDir {
     tempfile::tempdir().expect("a directory for the test")
 }
+
+/// Copies a program that is then executed. Another process copies it: were it open for writing here, a
+/// process that another thread starts at that moment would have it open too, and a file that is open
+/// for writing cannot be executed.
+pub(crate) fn copy_program(from: &Path, to: &Path) {
+    let status = Command::new("cp").arg(from).arg(to).status().expect("cp starts");
+    assert!(status.success(), "cannot copy {}", from.display());
+}
