@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use fathom_engine::generate::callers::Theme;
-use fathom_engine::generate::layered::Preset;
 use fathom_engine::{Remounts, RestorePolicy, Strategy, Workload};
+use fathom_generate::callers::Theme;
+use fathom_generate::layered::Preset;
 
 use crate::cover::args::CoverArgs;
 use crate::progress::KnownArgs;

@@ -5,8 +5,9 @@ use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
-use fathom_engine::generate::Call;
-use fathom_engine::{Config, Exploration, Plan, Strategy, Workload};
+use fathom_engine::{Exploration, Plan, Strategy, Workload};
+use fathom_generate::Call;
+use fathom_generate::Config;
 use fathom_subjects::catalogue::{Asked, Purpose};
 
 use crate::args::{CheckArgs, Distribution};

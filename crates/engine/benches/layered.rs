@@ -7,8 +7,9 @@
 
 use std::time::Instant;
 
-use fathom_engine::generate::layered::Preset;
-use fathom_engine::{Config, Plan, Silent, Workload, check};
+use fathom_engine::{Plan, Silent, Workload, check};
+use fathom_generate::Config;
+use fathom_generate::layered::Preset;
 use fathom_model::ModelSubject;
 
 #[global_allocator]

@@ -8,10 +8,10 @@
 
 use std::time::{Duration, Instant};
 
-use fathom_engine::choice::Choices;
-use fathom_engine::generate::callers::{CallerGenerator, Theme};
 use fathom_engine::linear::simulate::{Pace, simulate};
 use fathom_engine::linear::{Effort, History, Judge, Judgement, Relaxations, judge_counted};
+use fathom_generate::callers::{CallerGenerator, Theme};
+use fathom_generate::choice::Choices;
 use fathom_model::Config;
 
 #[global_allocator]

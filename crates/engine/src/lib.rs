@@ -6,16 +6,17 @@
 //! * [`search`] explores every state of a system that can be cloned; [`crash`] and the designs of
 //!   on-disk formats are such systems.
 //!
-//! They share [`generate`] (where operations come from), [`choice`] (the one seeded stream of random
-//! choices) and [`coverage`] (what the operations have exercised). The engine never prints: it tells an
-//! [`Observer`](fathom_record::Observer).
+//! Operations come from [`fathom_generate`]; what they have exercised is in [`coverage`]. Several callers
+//! at once are in [`callers`], and the search for an order that explains them in [`linear`]. The engine
+//! never prints: it tells an [`Observer`](fathom_record::Observer).
 //!
 //! # Example
 //!
 //! The reference file system with a bug in it, compared with the reference:
 //!
 //! ```
-//! use fathom_engine::{Config, Plan, Silent, check};
+//! use fathom_engine::{Plan, Silent, check};
+//! use fathom_generate::Config;
 //! use fathom_model::{ModelSubject, Mutant};
 //!
 //! let correct = fathom_model::Config::default();
@@ -36,10 +37,8 @@
 
 pub mod callers;
 pub mod check;
-pub mod choice;
 pub mod coverage;
 pub mod crash;
-pub mod generate;
 pub mod linear;
 pub mod search;
 
@@ -53,4 +52,3 @@ pub use check::{
 };
 pub use coverage::OpCoverage;
 pub use fathom_record::{Observer, Silent};
-pub use generate::{Config, Generator};

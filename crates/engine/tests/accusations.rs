@@ -13,7 +13,8 @@ use fathom_core::{
 };
 use fathom_engine::check::oracle::{Oracle, Signature};
 use fathom_engine::check::side_by_side::{Inspection, SideBySide};
-use fathom_engine::{Config as Workload, Plan, check};
+use fathom_engine::{Plan, check};
+use fathom_generate::Config as Workload;
 use fathom_model::{Config, ModelSubject, Mutant, Quirks};
 use fathom_record::{Finding, Observer, Progress};
 

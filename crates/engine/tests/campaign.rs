@@ -8,8 +8,8 @@ use fathom_core::{Mode, Op, Pattern};
 use fathom_engine::check::finding::Stored;
 use fathom_engine::check::finding::investigate::{Case, investigate, shrink_further};
 use fathom_engine::check::rerun::{CompareTrees, Runner};
-use fathom_engine::generate::Call;
 use fathom_engine::{Finding, Oracle, ReplayVerdict, Report, Silent, check, replay};
+use fathom_generate::Call;
 
 fn run(lie: Lie, seed: u64, ops: u64) -> Report {
     check(&mut Liar::new(lie), &plan(seed, ops), &mut Silent).expect("the harness works")

@@ -10,8 +10,9 @@ use fathom_core::flags::{
 };
 use fathom_core::partition::{Coverage, Granularity, Hit, Partition, Place};
 use fathom_core::{Capability, Errno, FsBytes, Mode, Op, Outcome, Pattern, Payload, Target};
-use fathom_engine::choice::Choices;
-use fathom_engine::{Config, Generator, OpCoverage, Silent, check};
+use fathom_engine::{OpCoverage, Silent, check};
+use fathom_generate::choice::Choices;
+use fathom_generate::{Config, Generator};
 use fathom_model::Model;
 
 /// Operations from one seed with the answers of the model.

@@ -3,12 +3,12 @@
 
 use fathom_core::flags::{OpenFlags, RenameFlags};
 use fathom_core::{DataSum, Errno, Interval, Mode, Op, Outcome, Pattern, Payload, Step, Target};
-use fathom_engine::choice::Choices;
-use fathom_engine::generate::callers::{CallerGenerator, Theme};
 use fathom_engine::linear::simulate::{Pace, simulate};
 use fathom_engine::linear::{
     Effort, History, Judge, Judgement, Relaxations, explain, judge, possible_answers,
 };
+use fathom_generate::callers::{CallerGenerator, Theme};
+use fathom_generate::choice::Choices;
 use fathom_model::{Config, Model};
 
 fn simulated(seed: u64, theme: Theme, callers: u32, calls: usize, idle_percent: u32) -> History {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use common::plan;
 use fathom_core::Subject;
-use fathom_engine::choice::Choices;
-use fathom_engine::{Generator, ReplayVerdict, Silent, Strategy, check, replay};
+use fathom_engine::{ReplayVerdict, Silent, Strategy, check, replay};
+use fathom_generate::Generator;
+use fathom_generate::choice::Choices;
 use fathom_model::{Config, Model, ModelSubject, Mutant, Quirks};
 
 fn subject(config: Config) -> ModelSubject {

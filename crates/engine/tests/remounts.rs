@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use fathom_engine::{Config as Workload, Plan, Remounts, Silent, Strategy, check};
+use fathom_engine::{Plan, Remounts, Silent, Strategy, check};
+use fathom_generate::Config as Workload;
 use fathom_model::{Config, ModelSubject, Mutant, Quirks};
 
 /// Stale bytes after a truncation, a block left by a punch, a leaked reservation, and what comes back.

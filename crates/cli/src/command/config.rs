@@ -1,9 +1,9 @@
 //! `fathom config`: the commented defaults.
 
 use anyhow::Result;
-use fathom_engine::Config;
 use fathom_engine::crash::{self, CrashConfig};
-use fathom_engine::generate::DEFAULT_TOML;
+use fathom_generate::Config;
+use fathom_generate::DEFAULT_TOML;
 
 use super::Ending;
 use crate::args::ConfigOf;

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use fathom_designs::catalog;
-use fathom_engine::generate::Call;
+use fathom_generate::Call;
 use fathom_guest::Kernel;
 use fathom_model::{Mutant, Quirks, Race};
 use fathom_subjects::catalogue::{Disk, Mutants, Need, Offers, Purpose, Row};
@@ -278,7 +278,7 @@ fn profiles(json: bool) -> Result<()> {
 }
 
 fn ops(json: bool) -> Result<()> {
-    let config = fathom_engine::Config::default();
+    let config = fathom_generate::Config::default();
     let weight = |call: &Call| config.weights.get(call).copied().unwrap_or(0);
     if json {
         let rows: Vec<Value> = Call::ALL

@@ -18,9 +18,9 @@ use fathom_core::{Activity, HarnessFault, Supervision, Testbed};
 use fathom_record::{Observer, Progress};
 
 use crate::check::call_monitor::CallMonitor;
-use crate::generate::callers::Theme;
 use crate::linear::Relaxations;
 use again::Again;
+use fathom_generate::callers::Theme;
 use finding::{CallersFinding, Wrong};
 use round::{Round, RoundMaker, Seems, Seen};
 

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::CallersPlan;
 use super::finding::Wrong;
 use crate::check::call_monitor::CallMonitor;
-use crate::choice::Choices;
-use crate::generate::callers::{CallerGenerator, Theme};
 use crate::linear::{Effort, History, HistoryError, Judge, Judgement, explain, judge};
+use fathom_generate::callers::{CallerGenerator, Theme};
+use fathom_generate::choice::Choices;
 
 /// Share of calls before which a caller waits.
 const DELAY_PERCENT: u32 = 50;

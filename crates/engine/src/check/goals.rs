@@ -132,7 +132,7 @@ pub const GOALS: &[Goals] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generate::Call;
+    use fathom_generate::Call;
 
     #[test]
     fn every_operation_has_goals() {

@@ -15,7 +15,7 @@ use super::rerun::CompareTrees;
 use super::side_by_side::Inspection;
 use super::{Campaign, StepResult};
 use crate::check::oracle::Signature;
-use crate::generate::layered::{Call, Grower, Preset, Refiner};
+use fathom_generate::layered::{Call, Grower, Preset, Refiner};
 
 /// Directories with more subdirectories are not listed after every call.
 const SMALL_DIR: u32 = 64;

@@ -1,7 +1,7 @@
 //! What is done between operations: unmounting and mounting, the file system's checker.
 
 use super::explore::{Exploration, REMOUNT_EVERY, Remounts, Strategy};
-use crate::choice::Choices;
+use fathom_generate::choice::Choices;
 
 /// Maintenance to do before the next operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

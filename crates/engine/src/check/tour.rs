@@ -16,7 +16,7 @@ use fathom_model::{Model, TreeOptions};
 
 use super::map::{Map, START, StateId};
 use super::{Campaign, StepResult};
-use crate::choice::Choices;
+use fathom_generate::choice::Choices;
 
 /// Nearest states are looked for at most so far away.
 const REACH_MAX: usize = 64;

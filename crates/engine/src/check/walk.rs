@@ -3,7 +3,7 @@
 use fathom_core::HarnessFault;
 
 use super::{Campaign, StepResult};
-use crate::choice::Choices;
+use fathom_generate::choice::Choices;
 
 impl Campaign<'_, '_> {
     pub(super) fn walk(&mut self) -> Result<(), HarnessFault> {

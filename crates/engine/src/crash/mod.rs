@@ -18,17 +18,13 @@
 //! these, because the memory of a library cannot be cloned. Two states are the same if their
 //! [`shape`] is, or by the digest of the tree or of the image: see [`config::Identity`].
 
-pub mod ace;
 pub mod config;
 pub mod finding;
 mod flushes;
 pub mod imported;
-pub mod inputs;
 pub mod judge;
-pub mod known;
 pub mod last_words;
 mod ledger;
-pub mod ops;
 pub mod prefixes;
 pub mod promise;
 pub mod recovery;

@@ -5,7 +5,7 @@ use fathom_core::{Interval, Op, Step};
 use fathom_model::{Config, ConfigError, Model, TreeOptions};
 
 use super::History;
-use crate::choice::Choices;
+use fathom_generate::choice::Choices;
 
 /// How callers are scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -179,7 +179,7 @@ pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::choice::Choices;
+    use fathom_generate::choice::Choices;
 
     #[test]
     fn integers_round_trip() {

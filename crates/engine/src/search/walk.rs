@@ -7,8 +7,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::choice::Choices;
 use crate::search::visited::{Arrival, SHARDS, Sharded, Visited};
+use fathom_generate::choice::Choices;
 
 use super::arrivals::Arrivals;
 use super::judge::{Judge, Tallies};

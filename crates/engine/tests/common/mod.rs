@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use fathom_core::pattern::word;
 use fathom_core::{Capability, Errno, HarnessFault, Kind, Op, Outcome, Subject, Testbed, Tree};
-use fathom_engine::{Config, Plan, Strategy};
+use fathom_engine::{Plan, Strategy};
+use fathom_generate::Config;
 use fathom_model::Model;
 
 /// A plan of so many operations.

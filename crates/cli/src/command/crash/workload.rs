@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use fathom_block::DiskFileSystem;
 use fathom_core::Op;
-use fathom_engine::crash::ace::{self, AceOp, AceWorkload, Part, Space, jlang};
-use fathom_engine::crash::inputs::{Inputs, VariedWorkloads};
-use fathom_engine::crash::known;
-use fathom_engine::crash::ops::OpWorkloads;
-use fathom_engine::generate::layered::{LayeredWorkloads, Preset};
+use fathom_generate::ace::{self, AceOp, AceWorkload, Part, Space, jlang};
+use fathom_generate::known;
+use fathom_generate::layered::{LayeredWorkloads, Preset};
+use fathom_generate::persisted::OpWorkloads;
+use fathom_generate::varied::{Inputs, VariedWorkloads};
 use fathom_model::{Config, Quirks};
 use serde_json::json;
 

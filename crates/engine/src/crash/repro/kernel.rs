@@ -219,7 +219,7 @@ fn path_of(target: &Target, open: &BTreeMap<Slot, FsPath>) -> Option<FsPath> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crash::known;
+    use fathom_generate::known;
 
     #[test]
     fn every_known_workload_has_commands() {
@@ -229,7 +229,7 @@ mod tests {
             let missing = text.lines().filter(|line| line.starts_with('#')).count();
             assert!(missing <= 1, "{}: {text}", known.name);
         }
-        let known = known::named("generic-059").unwrap();
+        let known = known::all().into_iter().find(|known| known.name == "generic-059").unwrap();
         let ops: Vec<&Op> = known.ops.iter().collect();
         assert!(commands(&ops).contains("$XFS_IO_PROG -c \"fpunch 8000 4096\" 'foo'"));
     }

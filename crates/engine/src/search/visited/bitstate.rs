@@ -88,7 +88,7 @@ impl Visited for Bitstate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::choice::Choices;
+    use fathom_generate::choice::Choices;
 
     #[test]
     fn the_estimate_of_omissions_is_right() {

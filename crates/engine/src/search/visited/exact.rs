@@ -187,7 +187,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::choice::Choices;
+    use fathom_generate::choice::Choices;
 
     impl Exact {
         /// Number of keys.

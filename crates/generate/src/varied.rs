@@ -226,7 +226,7 @@ fn variant(op: &Op, end: &dyn Fn(Slot) -> u64, choices: &mut Choices) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crash::ace::{self, Part, Space};
+    use crate::ace::{self, Part, Space};
 
     fn workloads() -> impl Iterator<Item = Vec<Op>> {
         let space = Space::new(1, false, false).unwrap();

@@ -36,12 +36,12 @@ pub(super) struct Held {
 
 impl Generator {
     /// From now on, meta-operations may leave a file or a directory open for those that follow.
-    pub(crate) fn hold_files(&mut self) {
+    pub fn hold_files(&mut self) {
         self.held.allowed = true;
     }
 
     /// Nothing is open any more.
-    pub(crate) fn forget_held(&mut self) {
+    pub fn forget_held(&mut self) {
         self.held.slot = None;
         self.slots.fill(None);
     }

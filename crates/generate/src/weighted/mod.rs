@@ -13,12 +13,10 @@
 
 mod args;
 mod attributes;
-pub mod callers;
-pub mod config;
+mod config;
 mod data;
 mod held;
-pub mod inputs;
-pub mod layered;
+mod inputs;
 mod meta;
 mod names;
 mod paths;

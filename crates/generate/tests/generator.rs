@@ -4,12 +4,11 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{assert_golden, reference};
+use common::assert_golden;
 use fathom_core::flags::OpenFlags as O;
 use fathom_core::{Capability, FsBytes, Kind, Mode, Op};
-use fathom_engine::choice::Choices;
-use fathom_engine::generate::Call;
-use fathom_engine::{Config, Generator};
+use fathom_generate::choice::Choices;
+use fathom_generate::{Call, Config, Generator};
 use fathom_model::Model;
 
 const ALL: [Capability; 3] = [Capability::Identity, Capability::Remount, Capability::Devices];
@@ -23,7 +22,7 @@ fn generate(
 ) {
     let capabilities: BTreeSet<Capability> = capabilities.iter().copied().collect();
     let mut generator = Generator::new(Choices::new(seed), Config::default(), capabilities);
-    let mut model = Model::new(reference()).unwrap();
+    let mut model = Model::new(fathom_model::Config::default()).unwrap();
     for _ in 0..count {
         let op = generator.next(&model);
         let outcome = model.execute(&op);
@@ -117,7 +116,7 @@ fn meta_operations_close_what_they_open() {
     let mut config = Config::default();
     config.slots.session_percent = 50;
     let mut generator = Generator::new(Choices::new(1), config, ALL.into());
-    let mut model = Model::new(reference()).unwrap();
+    let mut model = Model::new(fathom_model::Config::default()).unwrap();
     let (mut longest, mut calls) = (0, BTreeSet::new());
     for seed in 0..20_000 {
         generator.begin(Choices::new(seed));
@@ -147,7 +146,7 @@ fn drawn(text: &str) -> (Vec<f64>, BTreeMap<String, f64>) {
         *weight = u32::from(matches!(call, Call::Open | Call::Write));
     }
     let mut generator = Generator::new(Choices::new(1), config, ALL.into());
-    let mut model = Model::new(reference()).unwrap();
+    let mut model = Model::new(fathom_model::Config::default()).unwrap();
     model.execute(&Op::Open { slot: 0, path: "f0".into(), flags: O::O_CREAT, mode: Mode(0o644) });
     model.execute(&Op::Close { slot: 0 });
     let (mut sizes, mut flags) = (vec![0.0; 18], BTreeMap::<String, f64>::new());

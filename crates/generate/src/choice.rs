@@ -19,7 +19,7 @@ impl Choices {
 
     /// The stream of episode number `episode` of a run: independent of what earlier episodes drew,
     /// so that an episode can be repeated alone.
-    pub(crate) fn of_episode(seed: u64, episode: u64) -> Choices {
+    pub fn of_episode(seed: u64, episode: u64) -> Choices {
         Choices::new(fathom_core::pattern::word(seed, episode))
     }
 

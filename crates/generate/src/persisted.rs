@@ -9,7 +9,7 @@ use fathom_core::{Capability, Op};
 use fathom_model::{Config as ModelConfig, Model};
 
 use crate::choice::Choices;
-use crate::generate::{Call, Config, Generator};
+use crate::{Call, Config, Generator};
 
 /// Calls that only look, or whose effect ends with the process.
 const LOOKING: [Call; 15] = [
