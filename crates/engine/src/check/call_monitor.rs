@@ -118,14 +118,18 @@ impl CallMonitor {
 }
 
 /// Watches a monitor until it is dropped.
-pub struct HangWatchdog {
+pub(crate) struct HangWatchdog {
     stop: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl HangWatchdog {
     /// An operation may take `deadline`; after a second one without an answer, `on_stuck`.
-    pub fn start(monitor: Arc<CallMonitor>, deadline: Duration, on_stuck: OnStuck) -> HangWatchdog {
+    pub(crate) fn start(
+        monitor: Arc<CallMonitor>,
+        deadline: Duration,
+        on_stuck: OnStuck,
+    ) -> HangWatchdog {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let told = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
