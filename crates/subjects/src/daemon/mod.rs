@@ -139,6 +139,7 @@ fn try_restart(
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     drop(rustix::fs::openat(&root, TRIAL, flags, Mode::RUSR).map_err(failed("make"))?);
     drop(root);
+    sandbox.refuse_unnoticed_death()?;
     sandbox.stop()?;
     let root = sandbox.start()?;
     match rustix::fs::unlinkat(&root, TRIAL, AtFlags::empty()) {
@@ -202,6 +203,7 @@ impl Backend for DaemonBackend {
         {
             return Ok(root);
         }
+        self.sandbox.refuse_unnoticed_death()?;
         // One that hangs has been killed when this fails; its mount is dead and must go, too.
         let _ = self.sandbox.stop();
         self.sandbox.forget_state();

@@ -126,6 +126,17 @@ impl DaemonSandbox {
         Ok(root)
     }
 
+    /// Fails if the daemon has ended by itself and nobody has noticed so far: one that is about to be
+    /// stopped would take its death with it.
+    pub(super) fn refuse_unnoticed_death(&mut self) -> Result<(), SubjectError> {
+        let is_known = self.first.lock().unwrap_or_else(PoisonError::into_inner).is_none();
+        if is_known || !self.has_ended_by_itself() {
+            return Ok(());
+        }
+        let said = self.said.as_deref().unwrap_or_default();
+        Err(SubjectError::Daemon(format!("it ended by itself while nothing was asked of it{said}")))
+    }
+
     /// Unmounts and waits for the daemon to end. Nothing of ours may be open in the file system.
     pub(super) fn stop(&mut self) -> Result<(), SubjectError> {
         let asked = match self.first.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
