@@ -473,15 +473,12 @@ pub(crate) fn entry_differences(
         out.push(Difference::new(path, "entry", summary(want), found));
         return;
     }
-    let mut field = |what: &str, same: bool, want: String, have: String| {
-        if !same {
-            out.push(Difference::new(path, what, want, have));
-        }
-    };
     macro_rules! compare {
         ($($name:ident),*) => {$(
-            field(stringify!($name), want.$name == have.$name,
-                  format!("{:?}", want.$name), format!("{:?}", have.$name));
+            if want.$name != have.$name {
+                let (want, have) = (format!("{:?}", want.$name), format!("{:?}", have.$name));
+                out.push(Difference::new(path, stringify!($name), want, have));
+            }
         )*};
     }
     compare!(kind, mode, uid, gid, nlink, size, content, target, rdev, xattrs, same_as);
