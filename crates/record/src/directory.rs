@@ -72,13 +72,14 @@ impl RunDirectory {
         })
     }
 
-    /// Goes on with the `run.json` of a process that has ended, to add what it could not say any more.
+    /// Goes on with the `run.json` of a process that has ended, to add what it could not say any more:
+    /// also a finding that it had written when it ended, before it could name it in `run.json`.
     ///
     /// # Errors
     /// If there is none, or it cannot be read.
     pub fn resume(out: &Path, known: Known) -> Result<RunDirectory, RunError> {
         let run = Run { complete: false, ..Run::read(&out.join(FILE))? };
-        Ok(RunDirectory {
+        let mut directory = RunDirectory {
             out: out.to_owned(),
             shown: out.to_owned(),
             run,
@@ -87,7 +88,24 @@ impl RunDirectory {
             states: None,
             written: Instant::now(),
             problem: None,
-        })
+        };
+        for finding in directory.not_yet_named() {
+            let page = directory.page(&finding);
+            directory.run.findings.push(page);
+        }
+        Ok(directory)
+    }
+
+    /// Findings that were written after the last `run.json`. Those of earlier runs in the same directory
+    /// are older than it, since a run begins with writing one.
+    fn not_yet_named(&self) -> Vec<Finding> {
+        let modified = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified()).ok();
+        let last = modified(&self.out.join(FILE));
+        let entries = fs::read_dir(&self.out).into_iter().flatten().flatten();
+        let new = entries.map(|entry| entry.path()).filter(|path| modified(path) >= last);
+        let findings = new.filter_map(|path| Finding::read(&path).ok());
+        let is_named = |id: &str| self.run.findings.iter().any(|page| page.id == id);
+        findings.filter(|finding| !is_named(&finding.id)).collect()
     }
 
     /// Adds findings that are known to this run alone, because a run without a seeded bug shows them
@@ -277,6 +295,23 @@ mod tests {
     fn start(out: &Path, known: Known) -> RunDirectory {
         let run = Run::start(Kind::Check, "fathom check ext4", "ext4");
         RunDirectory::start(out, run, known).unwrap()
+    }
+
+    #[test]
+    fn a_finding_whose_process_died_before_it_was_named_is_named() {
+        let out = tempfile::tempdir().unwrap();
+        finding("old", "tree link size").write(out.path()).unwrap();
+        // Clocks of file systems are coarse.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let mut first = start(out.path(), Known::default());
+        first.keep(&finding("aaa", "tree link mode"), None);
+        finding("bbb", "tree link uid").write(out.path()).unwrap();
+        drop(first);
+        let mut resumed = RunDirectory::resume(out.path(), Known::default()).unwrap();
+        resumed.finish(|run| run.complete = false);
+        let named: Vec<String> =
+            Run::read(out.path()).unwrap().findings.into_iter().map(|page| page.id).collect();
+        assert_eq!(named, ["aaa", "bbb"]);
     }
 
     #[test]
