@@ -117,7 +117,8 @@ impl Shrinker<'_> {
     /// Takes over events that still show the cause.
     fn accept(&mut self, events: Vec<Event>) -> Result<bool, HarnessFault> {
         let Some(script) = closed(events) else { return Ok(false) };
-        if left_open(&script.0) > left_open(&self.body()) {
+        let (was, is) = (OpenFiles::of(&self.body()), OpenFiles::of(&script.0));
+        if is.at_end > was.at_end || is.replaced > was.replaced {
             return Ok(false);
         }
         if script.0.len() >= self.best.0.len() && script.0 == self.body() {
@@ -175,20 +176,52 @@ fn closed(events: Vec<Event>) -> Option<Script> {
     last_kept.then_some(Script(kept))
 }
 
-/// Files that are open at the end: a run with fewer operations that leaves files open is not simpler.
-fn left_open(events: &[Event]) -> usize {
-    let mut open = BTreeSet::new();
-    for event in events {
-        match event {
-            Event::Op(Op::Open { slot, .. }) => drop(open.insert(*slot)),
-            Event::Op(Op::Close { slot }) => drop(open.remove(slot)),
-            Event::Op(Op::Remount) | Event::PowerCut(_) => open.clear(),
-            Event::Op(_) => {}
+/// What a run does with slots. A run with fewer operations is not simpler if it leaves more files open, nor
+/// if it opens a file in a slot that is not free: the close that happens then by itself is an operation of
+/// its own, which may make something durable.
+struct OpenFiles {
+    at_end: usize,
+    replaced: usize,
+}
+
+impl OpenFiles {
+    fn of(events: &[Event]) -> OpenFiles {
+        let (mut open, mut replaced) = (BTreeSet::new(), 0);
+        for event in events {
+            match event {
+                Event::Op(Op::Open { slot, .. }) => replaced += usize::from(!open.insert(*slot)),
+                Event::Op(Op::Close { slot }) => drop(open.remove(slot)),
+                Event::Op(Op::Remount) | Event::PowerCut(_) => open.clear(),
+                Event::Op(_) => {}
+            }
         }
+        OpenFiles { at_end: open.len(), replaced }
     }
-    open.len()
 }
 
 fn rank(point: &CrashPoint) -> (Level, usize, String) {
     (point.level(), point.position(), point.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use fathom_core::flags::{Mode, OpenFlags};
+
+    use super::*;
+
+    #[test]
+    fn a_slot_that_is_not_free_counts() {
+        let open = |slot| {
+            let (path, flags) = ("/f".parse().unwrap(), OpenFlags::O_RDWR);
+            Event::Op(Op::Open { slot, path, flags, mode: Mode(0o600) })
+        };
+        let close = |slot| Event::Op(Op::Close { slot });
+        let of = |events: &[Event]| {
+            let files = OpenFiles::of(events);
+            (files.at_end, files.replaced)
+        };
+        assert_eq!(of(&[open(0), close(0), open(0)]), (1, 0));
+        assert_eq!(of(&[open(0), open(0), open(1)]), (2, 1));
+        assert_eq!(of(&[open(0), Event::Op(Op::Remount), open(0), close(0)]), (0, 0));
+    }
 }
