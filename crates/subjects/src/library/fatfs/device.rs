@@ -1,6 +1,6 @@
 //! A disk of sectors as the stream of bytes that fatfs wants.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::rc::Rc;
 
@@ -9,15 +9,25 @@ use fathom_core::Errno;
 
 use crate::library::device::SharedDevice;
 
-/// A stream over the device. It keeps no data: each partial write reads its sector, changes it and
-/// writes it back, so the log shows every write that fatfs makes.
+/// A stream over the device. It holds nothing back: each partial write changes its sector and writes it,
+/// so the log shows every write that fatfs makes. The sector of the last call is remembered, since fatfs
+/// reads a few bytes at a time.
 #[derive(Clone)]
 pub(super) struct Stream {
     device: SharedDevice,
     /// fatfs flushes the disk when any `File` is dropped, also one that was only read and each
     /// directory on the way to it. While somebody only looks, that must leave no trace.
     observing: Rc<Cell<bool>>,
+    last: Rc<RefCell<Sector>>,
     at: u64,
+}
+
+/// A sector as it is on the device.
+#[derive(Default)]
+struct Sector {
+    start: usize,
+    /// Empty before the first call, and after one that failed.
+    bytes: Vec<u8>,
 }
 
 fn io_error(errno: Errno) -> io::Error {
@@ -26,7 +36,7 @@ fn io_error(errno: Errno) -> io::Error {
 
 impl Stream {
     pub(super) fn new(device: SharedDevice) -> Stream {
-        Stream { device, observing: Rc::default(), at: 0 }
+        Stream { device, observing: Rc::default(), last: Rc::default(), at: 0 }
     }
 
     pub(super) fn observing(&self, observing: bool) {
@@ -41,15 +51,26 @@ impl Stream {
         act: impl FnOnce(&mut Recorder, usize, &mut [u8], usize) -> Result<usize, DeviceError>,
     ) -> io::Result<usize> {
         let at = self.at as usize;
+        let mut last = self.last.borrow_mut();
         let done = self.device.with(|device| {
             if len == 0 || at >= device.geometry().size_bytes {
                 return Ok(0);
             }
-            let mut sector = vec![0; device.geometry().write_bytes];
-            let start = at - at % sector.len();
-            device.read(start, &mut sector)?;
-            act(device, start, &mut sector, at - start)
+            let sector_bytes = device.geometry().write_bytes;
+            let start = at - at % sector_bytes;
+            if !last.bytes.is_empty() && last.start == start {
+                device.count_read()?;
+            } else {
+                last.start = start;
+                last.bytes.resize(sector_bytes, 0);
+                device.read(start, &mut last.bytes)?;
+            }
+            act(device, start, &mut last.bytes, at - start)
         });
+        if done.is_err() {
+            last.bytes.clear();
+        }
+        drop(last);
         let done = done.map_err(io_error)?;
         self.at += done as u64;
         Ok(done)
@@ -127,6 +148,11 @@ mod tests {
         stream.seek(SeekFrom::Current(-3)).unwrap();
         let mut seen = [0; 3];
         stream.read_exact(&mut seen).unwrap();
+        assert_eq!(&seen, b"bcd");
+        // Another handle sees what was written.
+        let mut other = stream.clone();
+        other.seek(SeekFrom::Start(511)).unwrap();
+        other.read_exact(&mut seen).unwrap();
         assert_eq!(&seen, b"bcd");
         assert_eq!(stream.seek(SeekFrom::End(0)).unwrap(), 2048);
         assert_eq!(stream.read(&mut seen).unwrap(), 0);
