@@ -185,7 +185,7 @@ impl WriteLog {
     }
 
     /// The position of the first mark with this name at or after position `from`.
-    pub fn find_mark(&self, name: &[u8], from: usize) -> Option<usize> {
+    pub(crate) fn find_mark(&self, name: &[u8], from: usize) -> Option<usize> {
         (from..self.len()).find(|&index| self.event(index) == Event::Mark(name))
     }
 

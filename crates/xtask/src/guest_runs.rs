@@ -33,7 +33,7 @@ const BUSY_THREADS: usize = 2;
 
 /// The subject with a race, and the operations of one run of it.
 const RACE: &str = "test:loses-a-race-on-rename";
-const RACE_OPS: &str = "25";
+const RACE_OPS: &str = "60";
 
 /// Native runs of the race, and repetitions of the execution that shows it.
 const RACE_RUNS: usize = 50;
