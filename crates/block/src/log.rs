@@ -184,11 +184,6 @@ impl WriteLog {
         }
     }
 
-    /// The position of the first mark with this name at or after position `from`.
-    pub(crate) fn find_mark(&self, name: &[u8], from: usize) -> Option<usize> {
-        (from..self.len()).find(|&index| self.event(index) == Event::Mark(name))
-    }
-
     /// The position just after the last flush among the events `0..position`, or 0: whatever lies
     /// before is durable, whatever lies after belongs to the epoch in flight.
     pub fn epoch_start(&self, position: usize) -> usize {
@@ -245,8 +240,6 @@ mod tests {
             format!("{log:?}"),
             "[mark op 1, write 4 bytes at 0x200, FUA, flush, erase 512 bytes at 0x0]"
         );
-        assert_eq!(log.find_mark(b"op 1", 0), Some(0));
-        assert_eq!((log.find_mark(b"op 1", 1), log.find_mark(b"op 2", 0)), (None, None));
         assert_eq!([0, 2, 3, 4].map(|position| log.epoch_start(position)), [0, 0, 3, 3]);
         assert_eq!(log.extent_bytes(), 516);
     }
