@@ -56,6 +56,11 @@ pub trait BlockBacked: Send + Sync {
     /// If the file system refuses: a fact about the image.
     fn mount(&self, device: Recorder) -> Result<Box<dyn Mounted>, Box<MountFailure>>;
 
+    /// How many files and directories fit, where that is decided when the file system is made.
+    fn files_max(&self) -> Option<u64> {
+        None
+    }
+
     /// Whether there is an independent checker: only then [`BlockBacked::fsck`] is asked.
     fn has_checker(&self) -> bool {
         false

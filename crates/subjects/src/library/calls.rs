@@ -61,11 +61,17 @@ pub(super) fn check_rename(
     if from == to {
         return Ok(Renaming::Nothing);
     }
+    let there = calls.is_dir(to);
+    // What is on the way to the new name is looked at before its relation to the old one.
+    let parent_is_dir = to.parent().map_or(Ok(true), |parent| calls.is_dir(&parent));
+    if !parent_is_dir? {
+        return Err(Errno::ENOTDIR);
+    }
     let below = to.as_bytes().strip_prefix(from.as_bytes());
     if is_dir && below.is_some_and(|rest| rest.starts_with(b"/")) {
         return Err(Errno::EINVAL);
     }
-    match (is_dir, calls.is_dir(to)) {
+    match (is_dir, there) {
         (_, Err(Errno::ENOENT)) => Ok(Renaming::Move),
         (_, Err(errno)) => Err(errno),
         (true, Ok(false)) => Err(Errno::ENOTDIR),

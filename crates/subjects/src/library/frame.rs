@@ -19,6 +19,8 @@ pub(super) trait Driver: Send + Sync + 'static {
     const VERSION: &'static str;
     /// Whether there is an independent checker.
     const HAS_CHECKER: bool = false;
+    /// How many files and directories fit, if that is fixed.
+    const FILES_MAX: Option<u64> = None;
     /// One mount.
     type Mount: Mount + 'static;
 
@@ -86,6 +88,10 @@ impl<D: Driver> BlockBacked for Library<D> {
             Ok(mount) => Ok(Box::new(MountedLibrary(mount))),
             Err(errno) => Err(Box::new(MountFailure { errno, device: device.power_off() })),
         }
+    }
+
+    fn files_max(&self) -> Option<u64> {
+        D::FILES_MAX
     }
 
     fn has_checker(&self) -> bool {

@@ -169,6 +169,8 @@ impl LibrarySubject {
             _ => entry.size.div_ceil(unit_bytes) + 1,
         };
         let used_bytes = tree.entries.values().map(units).sum::<u64>() * unit_bytes;
+        let files = self.backed.files_max().unwrap_or(0);
+        let visible = tree.entries.len().saturating_sub(1) as u64;
         let blocks = geometry.size_bytes as u64 / BLOCK_BYTES;
         let blocks_free = blocks.saturating_sub(used_bytes.div_ceil(BLOCK_BYTES));
         let statfs = Statfs {
@@ -176,8 +178,8 @@ impl LibrarySubject {
             blocks,
             blocks_free,
             blocks_available: blocks_free,
-            files: 0,
-            files_free: 0,
+            files,
+            files_free: files.saturating_sub(visible),
             name_bytes_max: 255,
         };
         Ok(Outcome { payload: Payload::Statfs(statfs), ..Outcome::ok(0) })
@@ -341,5 +343,29 @@ mod tests {
         assert!(made.count() > 20);
         let full_bytes = free_bytes(&mut subject);
         assert!(full_bytes < 32 * 1024, "{full_bytes} bytes are free in the end");
+    }
+
+    /// Of several reasons to refuse the answer is the one that Linux gives.
+    #[cfg(feature = "fatfs")]
+    #[test]
+    fn fatfs_gives_the_reason_that_linux_gives() {
+        use fathom_core::flags::{OpenFlags, RenameFlags};
+
+        let backed = crate::library::fatfs::open(None).expect("it is built in");
+        let mut subject = LibrarySubject::new("fatfs".to_owned(), backed, true).expect("made");
+        let mut answer = |op: Op| subject.apply(&op).expect("no fault").result;
+        let open = Op::Open {
+            slot: 0,
+            path: "d/f".into(),
+            flags: OpenFlags::O_CREAT | OpenFlags::O_RDWR,
+            mode: fathom_core::plain::FILE_MODE,
+        };
+        let rename =
+            Op::Rename { from: "d".into(), to: "d/f/g".into(), flags: RenameFlags::empty() };
+        assert_eq!(answer(Op::Mkdir { path: "d".into(), mode: DIR_MODE }), Ok(0));
+        assert_eq!(answer(open), Ok(0));
+        assert_eq!(answer(Op::Rmdir { path: "d".into() }), Err(Errno::ENOTEMPTY));
+        assert_eq!(answer(Op::Close { slot: 0 }), Ok(0));
+        assert_eq!(answer(rename), Err(Errno::ENOTDIR));
     }
 }

@@ -249,6 +249,10 @@ impl BlockBacked for DyingLibrary {
         Ok(Box::new(DyingMount { inner, fate: self.fate.clone(), executed: 0 }))
     }
 
+    fn files_max(&self) -> Option<u64> {
+        self.inner.files_max()
+    }
+
     fn has_checker(&self) -> bool {
         self.inner.has_checker()
     }

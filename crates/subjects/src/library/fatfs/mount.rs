@@ -105,6 +105,7 @@ impl Mount {
         match (self.is_dir(path)?, dir) {
             (false, true) => return Err(Errno::ENOTDIR),
             (true, false) => return Err(Errno::EISDIR),
+            (true, true) if !self.list(path)?.is_empty() => return Err(Errno::ENOTEMPTY),
             _ => self.not_open(path)?,
         }
         errno(self.fs.root_dir().remove(text(path)?)).map(|()| 0)

@@ -262,6 +262,10 @@ impl BlockBacked for Faulty {
         }
     }
 
+    fn files_max(&self) -> Option<u64> {
+        self.inside.files_max()
+    }
+
     fn has_checker(&self) -> bool {
         self.inside.has_checker()
     }

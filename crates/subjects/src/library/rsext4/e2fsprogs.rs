@@ -22,6 +22,10 @@ const E2FSCK_DID_NOT_RUN: i32 = 8;
 const OPTIONS: &str = "-q -F -I 256 -m 0 -N 64 -U 2f6b9d1e-8c3a-4b57-9e40-6a1d2c3b4e50 -E \
     hash_seed=2f6b9d1e-8c3a-4b57-9e40-6a1d2c3b4e5f,nodiscard,lazy_itable_init=0,lazy_journal_init=0";
 
+/// Files and directories beside the root: of the 64 inodes of `OPTIONS` the first 10 are reserved, and one
+/// is `lost+found`.
+pub(super) const FILES_MAX: u64 = 64 - 10 - 1;
+
 /// An empty ext4.
 pub(super) fn format(geometry: &Geometry) -> Result<Image, HarnessFault> {
     let fault = |error: &dyn ToString| HarnessFault::new("formatting ext4", error.to_string());
@@ -95,8 +99,12 @@ fn complaints(text: &str, file: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use fathom_core::plain::DIR_MODE;
+    use fathom_core::{Errno, Op, Payload, Subject, Target};
+
     use super::*;
     use crate::library::rsext4::DEFAULT_GEOMETRY;
+    use crate::library::testbed::LibrarySubject;
 
     #[test]
     fn images_are_the_same_each_time_and_e2fsck_sees_what_is_wrong_with_one() {
@@ -112,5 +120,30 @@ mod tests {
         assert!(complaint.contains("checksum") && !complaint.contains("Pass "), "{complaint}");
         let blank = check(&DEFAULT_GEOMETRY.blank_image()).unwrap().unwrap();
         assert!(blank.contains("Bad magic number") && blank.contains("open image"), "{blank}");
+    }
+
+    /// Inodes that are used up are told: an `ENOSPC` then is no lie.
+    #[test]
+    fn the_inodes_of_rsext4_are_counted() {
+        if program("mkfs.ext4").arg("-V").output().is_err() {
+            return println!("SKIP the_inodes_of_rsext4_are_counted: mkfs.ext4 is not installed");
+        }
+        let backed = crate::library::rsext4::open(None).expect("it is built in");
+        let files_max = backed.files_max().expect("ext4 has so many inodes");
+        let mut subject = LibrarySubject::new("rsext4".to_owned(), backed, true).expect("made");
+        let mut made = 0;
+        let refused = loop {
+            let path = format!("d{made}");
+            let op = Op::Mkdir { path: path.as_str().into(), mode: DIR_MODE };
+            match subject.apply(&op).expect("no fault").result {
+                Ok(_) => made += 1,
+                Err(errno) => break errno,
+            }
+        };
+        assert_eq!((made, refused), (files_max, Errno::ENOSPC));
+        let answer =
+            subject.apply(&Op::Statfs { target: Target::Path(".".into()) }).expect("no fault");
+        let Payload::Statfs(statfs) = answer.payload else { panic!("{answer}") };
+        assert_eq!((statfs.files, statfs.files_free), (files_max, 0));
     }
 }

@@ -57,6 +57,7 @@ impl Driver for Rsext4 {
     const NAME: &'static str = "rsext4";
     const VERSION: &'static str = "rsext4 0.9.2";
     const HAS_CHECKER: bool = true;
+    const FILES_MAX: Option<u64> = Some(e2fsprogs::FILES_MAX);
     type Mount = Mount;
 
     fn format(geometry: Geometry) -> Result<Image, HarnessFault> {
