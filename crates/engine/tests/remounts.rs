@@ -51,5 +51,5 @@ fn confirming_and_shrinking_is_part_of_the_budget() {
     let stats = &report.stats;
     assert!(!stats.investigating.is_zero() && stats.investigating <= stats.elapsed);
     // A quarter more for the first finding, a second for each of the others' ends, and a slow machine.
-    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }

@@ -77,7 +77,7 @@ fn a_huge_sparse_file_does_not_hang_the_walk() {
     }
     let started = std::time::Instant::now();
     let tree = subject.observe().unwrap();
-    assert!(started.elapsed().as_secs() < 5);
+    assert!(started.elapsed().as_secs() < 60);
     let mut page = vec![0; 80];
     page[77..].copy_from_slice(&bytes(9, 3));
     let entry = &tree.entries[&FsBytes::from("huge")];

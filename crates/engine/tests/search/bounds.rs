@@ -81,7 +81,7 @@ fn time() {
         let report = run(&Slow(Duration::from_millis(1)), &Strategy::Bfs, &plan);
         assert_eq!(report.stop, Stop::Time);
         assert!(report.states > 1 && report.states_open > 0);
-        assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
     }
 }
 
