@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fathom_block::disks::{StoredRecording, SubjectFailure};
-use fathom_block::{DiskFileSystem, Geometry, Level, dm_log_writes};
+use fathom_block::{DiskFileSystem, Geometry, Image, Level, dm_log_writes};
 use fathom_core::{Digest, Entry, FsPath, HarnessFault, Kind, Tree};
 use fathom_record::run::{FindingPage, TreeLine, WriteLine};
 use fathom_record::{Evidence, RecordError, Variant};
@@ -112,8 +112,9 @@ pub struct CrashFinding {
     pub repaired: Option<Tree>,
     /// The writes, erases and flushes of the last operation, each with whether it arrived.
     pub writes: Vec<(String, bool)>,
-    /// The image after the last power failure, if there was one.
-    pub image: Option<Vec<u8>>,
+    /// The image after the last power failure, if there was one; it shares what it has in common with
+    /// others, since the disks of kernel file systems are large.
+    pub image: Option<Image>,
     /// Everything that the minimal run told its disks, if that shows the finding by itself.
     pub recording: Option<StoredRecording>,
 }
@@ -311,7 +312,7 @@ impl CrashFinding {
             finding.repaired = played.repaired;
             finding.writes = played.writes;
             let cut = matches!(finding.minimal.0.last(), Some(Event::PowerCut(_)));
-            finding.image = cut.then(|| played.image.to_vec());
+            finding.image = cut.then(|| played.image.clone());
         }
         finding.record.story = finding.to_string();
         finding
@@ -370,7 +371,7 @@ impl CrashFinding {
             Evidence::text("diff.txt", format!("{}\n", self.record.what)),
             Evidence::text("story.txt", self.record.story.clone()),
         ];
-        files.extend(self.image.clone().map(|image| Evidence::bytes("crash.img", image)));
+        files.extend(self.image.as_ref().map(|image| Evidence::bytes("crash.img", image.to_vec())));
         let recording = self.recording.as_ref();
         files.extend(recording.map(|recording| Evidence::bytes(RECORDING, recording.to_bytes())));
         let (legal, shown) = (&self.legal, self.shown.as_deref());
