@@ -26,7 +26,7 @@ const YOUNG: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct PrivateDirectory {
     dir: tempfile::TempDir,
-    _lock: File,
+    _lock: HeldLock,
 }
 
 impl PrivateDirectory {
@@ -48,11 +48,30 @@ impl PrivateDirectory {
     }
 }
 
-/// Says that the directory is in use until the file is closed.
-pub(crate) fn hold(dir: &Path) -> std::io::Result<File> {
-    let lock = File::options().create(true).append(true).open(dir.join(LOCK))?;
-    flock(&lock, FlockOperation::NonBlockingLockShared)?;
-    Ok(lock)
+/// A lock that is given back when this is dropped, and when the process ends. Closing the file would not be
+/// enough: a process that another thread is just starting has it open, too, until it executes its program.
+#[derive(Debug)]
+pub(crate) struct HeldLock(File);
+
+impl HeldLock {
+    /// Takes the lock of a file, if nobody is in the way.
+    pub(crate) fn take(file: File, operation: FlockOperation) -> rustix::io::Result<HeldLock> {
+        flock(&file, operation)?;
+        Ok(HeldLock(file))
+    }
+}
+
+impl Drop for HeldLock {
+    fn drop(&mut self) {
+        // The end of the process gives it back in any case.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// Says that the directory is in use until the lock is dropped.
+pub(crate) fn hold(dir: &Path) -> std::io::Result<HeldLock> {
+    let file = File::options().create(true).append(true).open(dir.join(LOCK))?;
+    Ok(HeldLock::take(file, FlockOperation::NonBlockingLockShared)?)
 }
 
 /// The first place that will do.
@@ -123,7 +142,7 @@ fn sweep(place: &Path) {
 
 fn is_left(dir: &Path) -> bool {
     match File::open(dir.join(LOCK)) {
-        Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
+        Ok(file) => HeldLock::take(file, FlockOperation::NonBlockingLockExclusive).is_ok(),
         Err(_) => {
             let made = fs::metadata(dir).and_then(|meta| meta.modified()).ok();
             let age = made.and_then(|made| SystemTime::now().duration_since(made).ok());

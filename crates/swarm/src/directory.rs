@@ -69,10 +69,18 @@ pub(crate) struct Runner {
     pub(crate) started_ms: u64,
 }
 
-/// A lock that its holder keeps until it is dropped or ends.
+/// A lock that its holder keeps until it is dropped or ends. It is given back explicitly: a process that
+/// another thread is just starting has the file open, too, until it executes its program.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // The end of the process gives it back in any case.
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
 }
 
 /// Why there is no second coordinator.
@@ -330,7 +338,7 @@ fn open_lock(path: &Path) -> io::Result<File> {
 fn try_lock(path: &Path) -> io::Result<Option<Lock>> {
     let file = open_lock(path)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(Lock { _file: file })),
+        Ok(()) => Ok(Some(Lock { file })),
         Err(error) if error == rustix::io::Errno::WOULDBLOCK => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -350,5 +358,5 @@ fn patient_lock(path: &Path) -> io::Result<Option<Lock>> {
 fn wait_lock(path: &Path) -> io::Result<Lock> {
     let file = open_lock(path)?;
     flock(&file, FlockOperation::LockExclusive)?;
-    Ok(Lock { _file: file })
+    Ok(Lock { file })
 }

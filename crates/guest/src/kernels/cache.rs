@@ -8,14 +8,14 @@
 //! ```
 
 use std::fs::{self, File};
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::FlockOperation;
 
 use super::error::BuildError;
 use crate::kernel::{Kernel, probe};
+use crate::private::HeldLock;
 
 /// The directory of the trees.
 const TREES: &str = "trees";
@@ -185,13 +185,12 @@ pub(super) fn note_tree(dir: &Path, tree: &Path) -> Result<(), BuildError> {
         .map_err(BuildError::io(format!("cannot write {}", file.display())))
 }
 
-/// Takes the lock of a kernel's directory; it is free again when the descriptor is closed, however the
-/// process ends.
-pub(super) fn lock(dir: &Path, name: &str) -> Result<OwnedFd, BuildError> {
+/// Takes the lock of a kernel's directory; it is free again when it is dropped, and however the process ends.
+pub(super) fn lock(dir: &Path, name: &str) -> Result<HeldLock, BuildError> {
     let path = dir.join("lock");
     let file = File::create(&path).map_err(BuildError::io(path.display().to_string()))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file.into()),
+    match HeldLock::take(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(held) => Ok(held),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(BuildError::Locked { name: name.to_owned() }),
         Err(errno) => Err(BuildError::io(path.display().to_string())(errno.into())),
     }
