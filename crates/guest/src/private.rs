@@ -39,7 +39,7 @@ impl PrivateDirectory {
             .prefix(PREFIX)
             .tempdir_in(&place)
             .map_err(GuestError::io(what()))?;
-        let lock = hold(dir.path()).map_err(GuestError::io(what()))?;
+        let lock = hold_new(dir.path()).map_err(GuestError::io(what()))?;
         Ok(PrivateDirectory { dir, _lock: lock })
     }
 
@@ -68,9 +68,18 @@ impl Drop for HeldLock {
     }
 }
 
-/// Says that the directory is in use until the lock is dropped.
+/// Says that a new directory is in use until the lock is dropped. The file gets its name when it is locked:
+/// somebody who sweeps at this moment must not find it free.
+fn hold_new(dir: &Path) -> std::io::Result<HeldLock> {
+    let new = dir.join("lock.new");
+    let lock = HeldLock::take(File::create_new(&new)?, FlockOperation::NonBlockingLockShared)?;
+    fs::rename(new, dir.join(LOCK))?;
+    Ok(lock)
+}
+
+/// Says that a directory is in use by one more, until the lock is dropped.
 pub(crate) fn hold(dir: &Path) -> std::io::Result<HeldLock> {
-    let file = File::options().create(true).append(true).open(dir.join(LOCK))?;
+    let file = File::options().append(true).open(dir.join(LOCK))?;
     Ok(HeldLock::take(file, FlockOperation::NonBlockingLockShared)?)
 }
 
@@ -166,7 +175,8 @@ mod tests {
         for dir in [&left, &used, &young] {
             fs::create_dir(dir).unwrap();
         }
-        drop(hold(&left).unwrap());
+        drop(hold_new(&left).unwrap());
+        drop(hold_new(&used).unwrap());
         let _held = hold(&used).unwrap();
         sweep(place.path());
         assert_eq!([left.exists(), used.exists(), young.exists()], [false, true, true]);

@@ -180,6 +180,8 @@ pub struct Quirks {
     /// Otherwise, how far the free bytes that `statfs` tells may be from what is stored (metadata,
     /// preallocation, delayed allocation); 0: they are not compared.
     pub statfs_slack_bytes: u64,
+    /// And by a block more for each file and directory that was made: they take none (tmpfs).
+    pub statfs_slack_by_entry: bool,
     /// The free inodes that `statfs` tells are exactly those that are not in use, while no file is open.
     pub statfs_counts_files: bool,
     /// The longest name that `statfs` tells (minix 60; FAT 1530, in bytes of any encoding).
@@ -347,6 +349,7 @@ const DEFAULT: Quirks = Quirks {
     silly_renames: false,
     statfs_comparable: false,
     statfs_slack_bytes: 0,
+    statfs_slack_by_entry: false,
     statfs_counts_files: false,
     statfs_name_bytes: 255,
     device_sizes: false,

@@ -64,6 +64,8 @@ pub(super) struct Round<'a> {
     asked: Option<(Instant, bool)>,
     /// Whether the guest gets to its command.
     boot: BootWatch,
+    /// Whether there was no room for its memory, or for what it says, at some moment before that.
+    lacked_space: bool,
     /// When each lane began what it is doing.
     since: BTreeMap<u64, (u64, Began)>,
     told: Instant,
@@ -131,6 +133,7 @@ impl<'a> Round<'a> {
             held_output: Vec::new(),
             asked: None,
             boot: BootWatch::start(Instant::now()),
+            lacked_space: false,
             since: BTreeMap::new(),
             told: Instant::now(),
             console_len: 0,
@@ -227,7 +230,9 @@ impl<'a> Round<'a> {
             console_bytes: self.guest.console().len(),
             computed: self.guest.processor_time(),
         };
+        self.lacked_space |= self.guest.is_without_space();
         match self.boot.look(progress, Instant::now()) {
+            Some(_) if self.lacked_space => bail!("{NO_SPACE}"),
             Some(why) => {
                 bail!("the kernel does not boot ({why}); its console says:\n{}", self.tail())
             }
@@ -376,6 +381,9 @@ impl<'a> Round<'a> {
         };
         // Its memory could not grow, at whatever moment; what it had is given back already.
         if status.signal == Some(libc_signal::SIGBUS) {
+            bail!("{NO_SPACE}");
+        }
+        if !self.guest.is_booted() && self.lacked_space {
             bail!("{NO_SPACE}");
         }
         if !self.guest.is_booted() {

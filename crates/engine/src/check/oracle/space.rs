@@ -55,7 +55,9 @@ impl Baseline {
             && found.blocks_available <= found.blocks_free
             && found.files_free <= found.files
             && found.name_bytes_max == expected.name_bytes_max;
-        sane && apart.unsigned_abs() <= quirks.statfs_slack_bytes
+        let made = files(&self.model, &expected).unsigned_abs() * expected.block_bytes;
+        let slack = quirks.statfs_slack_bytes + if quirks.statfs_slack_by_entry { made } else { 0 };
+        sane && apart.unsigned_abs() <= slack
             && (!quirks.statfs_counts_files
                 // An open file whose name is gone keeps the directory that had it, gone as well.
                 || model.has_open_files()
@@ -158,5 +160,24 @@ mod tests {
         model.execute(&Op::Mkdir { path: "d".into(), mode: fathom_core::Mode(0o755) });
         assert!(!follows(&model, &statfs(900, 89)), "a directory takes an inode");
         assert!(follows(&model, &statfs(899, 88)));
+    }
+
+    /// Where entries take no blocks, they may be missing by as many as were made, and not by one more.
+    #[test]
+    fn entries_that_take_no_blocks() {
+        let mut model = Model::new(Config::default()).unwrap();
+        let baseline = Baseline { subject: statfs(900, 89), model: model.volume().statfs() };
+        let plain = Quirks { statfs_slack_bytes: 4096, ..Quirks::default() };
+        let none = Quirks { statfs_slack_by_entry: true, ..plain.clone() };
+        for number in 0..3 {
+            let path = format!("d{number}");
+            model
+                .execute(&Op::Mkdir { path: path.as_str().into(), mode: fathom_core::Mode(0o755) });
+        }
+        // The reference has used three blocks of 4 KiB, and 16 KiB may be missing or too many.
+        assert!(!baseline.is_followed(&model, &statfs(900, 86), &plain));
+        assert!(baseline.is_followed(&model, &statfs(900, 86), &none));
+        assert!(baseline.is_followed(&model, &statfs(872, 86), &none));
+        assert!(!baseline.is_followed(&model, &statfs(871, 86), &none), "28 KiB are gone");
     }
 }
