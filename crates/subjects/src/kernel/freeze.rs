@@ -12,6 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 use rustix::fs::{Mode, OFlags};
+use rustix::process::{PidfdFlags, pidfd_open};
 
 /// From the kernel's `include/uapi/linux/fs.h`: `_IOWR('X', 119, int)` and `_IOWR('X', 120, int)`.
 const FIFREEZE: libc::Ioctl = 0xC004_5877_u32 as libc::Ioctl;
@@ -25,13 +26,17 @@ pub(super) struct ThawGuard {
     number: OwnedFd,
     /// What `number` is while nothing is frozen.
     idle: OwnedFd,
+    /// This process, as the guard sees it: descriptors are shared.
+    _parent: OwnedFd,
 }
 
 impl ThawGuard {
     pub(super) fn start() -> io::Result<ThawGuard> {
         let (idle, ready) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let number = rustix::io::fcntl_dupfd_cloexec(&idle, 3)?;
-        let parent = rustix::process::getpid();
+        // Not by a signal when the parent dies: the kernel sends none if the thread that dies acts as
+        // another user at that moment, who may not signal root.
+        let parent = pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
         // SAFETY: without CLONE_VM the child has a copy of our memory, as after fork(2); it makes
         // only system calls on its own stack and never returns. With a null stack it goes on using
         // the copied one. CLONE_FILES shares the descriptors, which is the point.
@@ -41,12 +46,9 @@ impl ThawGuard {
         };
         match process {
             -1 => Err(io::Error::last_os_error()),
-            0 => {
-                let parent = parent.as_raw_nonzero().get();
-                watch(number.as_raw_fd(), ready.as_raw_fd(), parent)
-            }
+            0 => watch(number.as_raw_fd(), ready.as_raw_fd(), parent.as_raw_fd()),
             process => {
-                let guard = ThawGuard { process, number, idle };
+                let guard = ThawGuard { process, number, idle, _parent: parent };
                 // Until it has left our current directory, it keeps a file system busy.
                 rustix::io::retry_on_intr(|| rustix::io::read(&guard.idle, &mut [0]))?;
                 Ok(guard)
@@ -97,7 +99,7 @@ fn request(fd: RawFd, request: libc::Ioctl) -> io::Result<()> {
 
 /// What the guard does. All signals are blocked, so that one that is sent to our whole group (an
 /// interrupt from the terminal) finds it waiting.
-fn watch(number: RawFd, ready: RawFd, parent: libc::pid_t) -> ! {
+fn watch(number: RawFd, ready: RawFd, parent: RawFd) -> ! {
     // SAFETY: only system calls on values of this stack; the signal set is initialised by
     // sigfillset(3), which touches no other memory.
     unsafe {
@@ -108,11 +110,8 @@ fn watch(number: RawFd, ready: RawFd, parent: libc::pid_t) -> ! {
         libc::chdir(c"/".as_ptr());
         libc::write(ready, c"r".as_ptr().cast(), 1);
         libc::prctl(libc::PR_SET_NAME, c"fathom-guard".as_ptr());
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
-        // Dead before the signal was asked for?
-        while libc::getppid() == parent {
-            libc::sigwaitinfo(&all, ptr::null_mut());
-        }
+        let mut end = libc::pollfd { fd: parent, events: libc::POLLIN, revents: 0 };
+        while libc::poll(&mut end, 1, -1) != 1 {}
         libc::ioctl(number, FITHAW, 0);
         libc::_exit(0)
     }
