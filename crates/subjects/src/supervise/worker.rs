@@ -419,7 +419,7 @@ mod tests {
         journal.begin(Activity::Operation);
         let lanes = board.lanes();
         assert_eq!((lanes.len(), lanes[0].activity, lanes[0].subject), (1, Activity::Operation, 3));
-        assert_eq!(lanes[0].thread, std::process::id().max(lanes[0].thread));
+        assert_eq!(lanes[0].thread, rustix::thread::gettid().as_raw_nonzero().get() as u32);
         assert_eq!(board.records(0), [&b"one"[..], b"two", b"three"]);
         journal.truncate(1);
         journal.append(b"four");
