@@ -90,6 +90,33 @@ fn a_program_that_does_not_mount_is_an_error_with_its_words() {
     assert!(refused(" ").contains("there is none"));
 }
 
+/// A thread that holds the allocator's lock while the sandbox is made does not exist in the sandbox, so
+/// whoever waits for that lock there waits for ever.
+#[test]
+fn a_daemon_starts_while_other_threads_allocate() {
+    if !is_root() {
+        return skip("a_daemon_starts_while_other_threads_allocate", "needs root");
+    }
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    // Large enough that the C library takes the lock of its arena for it.
+                    std::hint::black_box(Vec::<u8>::with_capacity(20_000));
+                }
+            });
+        }
+        let started = Instant::now();
+        for _ in 0..200 {
+            let error = refused("echo it is alive; exit 3; true");
+            assert!(error.contains("it is alive"), "{error}");
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        println!("200 daemons in {:?}", started.elapsed());
+    });
+}
+
 fn processes() -> Vec<String> {
     let all = std::fs::read_dir("/proc")
         .unwrap()

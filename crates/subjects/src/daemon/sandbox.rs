@@ -293,13 +293,9 @@ impl DaemonSandbox {
             output: output.as_raw_fd(),
             gone: gone.as_raw_fd(),
         };
-        // SAFETY: without CLONE_VM the child has a copy of our memory, as after fork(2); it only
-        // makes async-signal-safe calls on what was prepared in `first`, and never returns.
-        let process = unsafe {
-            let flags = libc::CLONE_NEWPID | libc::SIGCHLD;
-            libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) as libc::pid_t
-        };
-        match process {
+        // SAFETY: the child only makes async-signal-safe calls on what was prepared in `first`, and
+        // never returns.
+        match unsafe { copy_process(libc::CLONE_NEWPID) } {
             -1 => Err(io::Error::last_os_error()),
             0 => first.live(),
             process => {
@@ -376,7 +372,7 @@ impl FirstProcess {
             self.furnish();
             // What is ours is not the daemon's; it would keep file systems busy.
             libc::close_range(3, u32::MAX, 0);
-            match libc::fork() {
+            match copy_process(0) {
                 -1 => fail(c"cannot start a process: "),
                 0 => self.execute(),
                 _ => {}
@@ -436,6 +432,19 @@ impl FirstProcess {
             fail(c"cannot execute /bin/sh: ")
         }
     }
+}
+
+/// Makes a process with a copy of this one's memory, in new namespaces as `flags` says; returns what
+/// fork(2) returns. The C library's own fork would do for neither generation: it waits for the locks of
+/// the allocator, and in the first process these may be held for ever by threads that it does not have.
+///
+/// # Safety
+///
+/// The child may only make async-signal-safe calls.
+unsafe fn copy_process(flags: libc::c_int) -> libc::pid_t {
+    // SAFETY: without CLONE_VM the child shares no memory with us; the stack and the places for
+    // identifiers may be null then (clone(2)).
+    unsafe { libc::syscall(libc::SYS_clone, flags | libc::SIGCHLD, 0, 0, 0, 0) as libc::pid_t }
 }
 
 /// Waits for every process that has ended; ends if none is left.
