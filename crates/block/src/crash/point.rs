@@ -116,7 +116,7 @@ fn parse(text: &str) -> Option<CrashPoint> {
     let position = number(position)?;
     Some(match level {
         Level::Linear => unreachable!("returned above"),
-        Level::Epoch => CrashPoint::Epoch { position, lost: detail.parse().ok()? },
+        Level::Epoch => CrashPoint::Epoch { position, lost: Subset::from_text(detail)? },
         Level::Lost => CrashPoint::Lost { position, event: number(detail)? },
         Level::Torn => CrashPoint::Torn { position, arrived: detail.parse().ok()? },
         Level::Erase => CrashPoint::Erase { position, arrived: detail.parse().ok()? },

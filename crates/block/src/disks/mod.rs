@@ -20,6 +20,7 @@ mod packed;
 mod recording;
 mod stored;
 mod trie;
+mod wrapper;
 
 use std::sync::Arc;
 
@@ -36,6 +37,7 @@ pub use memo::{Memo, MemoCounts};
 pub use neighbours::PruneCounts;
 pub use recording::{End, Recording, Workload};
 pub use stored::{Capture, Playback, Segment, StoredError, StoredRecording};
+pub use wrapper::DiskWrapper;
 
 /// Runs operations on a disk and records what the disk was told.
 pub trait Record {
@@ -118,75 +120,6 @@ pub trait DiskFileSystem: Record + Examine + Send + Sync {
     /// and threads of its own), what was recorded is kept with every finding.
     fn is_deterministic(&self) -> bool {
         true
-    }
-}
-
-impl<T: DiskFileSystem + ?Sized> Record for &T {
-    fn record(
-        &self,
-        base: &Image,
-        workload: &Workload<'_>,
-    ) -> Result<Result<Recording, SubjectFailure>, HarnessFault> {
-        (**self).record(base, workload)
-    }
-}
-
-#[deny(clippy::missing_trait_methods, reason = "a method with a default would be lost silently")]
-impl<T: DiskFileSystem + ?Sized> Examine for &T {
-    fn examine(
-        &self,
-        disks: &[Image],
-        questions: &Questions,
-    ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
-        (**self).examine(disks, questions)
-    }
-
-    fn examine_knowing(
-        &self,
-        disks: &[Image],
-        questions: &Questions,
-        memo: &Memo,
-    ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
-        (**self).examine_knowing(disks, questions, memo)
-    }
-
-    fn examine_telling_reads(
-        &self,
-        disks: &[Image],
-        questions: &Questions,
-    ) -> Option<Result<Vec<Arc<Facts>>, HarnessFault>> {
-        (**self).examine_telling_reads(disks, questions)
-    }
-
-    fn batch_disks(&self) -> usize {
-        (**self).batch_disks()
-    }
-}
-
-#[deny(clippy::missing_trait_methods, reason = "a method with a default would be lost silently")]
-impl<T: DiskFileSystem + ?Sized> DiskFileSystem for &T {
-    fn name(&self) -> &str {
-        (**self).name()
-    }
-
-    fn version(&self) -> &str {
-        (**self).version()
-    }
-
-    fn geometry(&self) -> Geometry {
-        (**self).geometry()
-    }
-
-    fn guarantee(&self) -> &Guarantee {
-        (**self).guarantee()
-    }
-
-    fn format(&self) -> Result<Image, HarnessFault> {
-        (**self).format()
-    }
-
-    fn is_deterministic(&self) -> bool {
-        (**self).is_deterministic()
     }
 }
 

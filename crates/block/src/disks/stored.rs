@@ -9,12 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use fathom_core::{HarnessFault, Op};
 
 use super::packed;
-use super::{
-    DiskFileSystem, End, Examine, Facts, Memo, Questions, Record, Recording, SubjectFailure,
-    Workload,
-};
-use crate::backed::Guarantee;
-use crate::geometry::Geometry;
+use super::{DiskFileSystem, DiskWrapper, End, Recording, SubjectFailure, Workload};
 use crate::image::Image;
 
 /// One mount of a run.
@@ -108,8 +103,14 @@ impl<'a> Capture<'a> {
     }
 }
 
-impl Record for Capture<'_> {
-    fn record(
+impl<'a> DiskWrapper for Capture<'a> {
+    type Inner = dyn DiskFileSystem + 'a;
+
+    fn inner(&self) -> &Self::Inner {
+        self.inner
+    }
+
+    fn record_wrapped(
         &self,
         base: &Image,
         workload: &Workload<'_>,
@@ -143,8 +144,25 @@ impl<'a> Playback<'a> {
     }
 }
 
-impl Record for Playback<'_> {
-    fn record(
+impl<'a> DiskWrapper for Playback<'a> {
+    type Inner = dyn DiskFileSystem + 'a;
+
+    fn inner(&self) -> &Self::Inner {
+        self.inner
+    }
+
+    fn make(&self) -> Result<Image, HarnessFault> {
+        match self.stored.segments.first() {
+            Some(first) => Ok(first.base.clone()),
+            None => self.inner.format(),
+        }
+    }
+
+    fn repeats_itself(&self) -> bool {
+        true
+    }
+
+    fn record_wrapped(
         &self,
         base: &Image,
         workload: &Workload<'_>,
@@ -171,85 +189,3 @@ fn only_reads(workload: &Workload<'_>) -> bool {
     };
     !workload.ops.is_empty() && workload.ops.iter().all(reads)
 }
-
-/// Passes everything but recording on to the file system inside.
-macro_rules! pass_on {
-    ($name:ident, $format:expr, $deterministic:expr) => {
-        #[deny(
-            clippy::missing_trait_methods,
-            reason = "a method with a default would be lost silently"
-        )]
-        impl Examine for $name<'_> {
-            fn examine(
-                &self,
-                disks: &[Image],
-                questions: &Questions,
-            ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
-                self.inner.examine(disks, questions)
-            }
-
-            fn examine_knowing(
-                &self,
-                disks: &[Image],
-                questions: &Questions,
-                memo: &Memo,
-            ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
-                self.inner.examine_knowing(disks, questions, memo)
-            }
-
-            fn examine_telling_reads(
-                &self,
-                disks: &[Image],
-                questions: &Questions,
-            ) -> Option<Result<Vec<Arc<Facts>>, HarnessFault>> {
-                self.inner.examine_telling_reads(disks, questions)
-            }
-
-            fn batch_disks(&self) -> usize {
-                self.inner.batch_disks()
-            }
-        }
-
-        #[deny(
-            clippy::missing_trait_methods,
-            reason = "a method with a default would be lost silently"
-        )]
-        impl DiskFileSystem for $name<'_> {
-            fn name(&self) -> &str {
-                self.inner.name()
-            }
-
-            fn version(&self) -> &str {
-                self.inner.version()
-            }
-
-            fn geometry(&self) -> Geometry {
-                self.inner.geometry()
-            }
-
-            fn guarantee(&self) -> &Guarantee {
-                self.inner.guarantee()
-            }
-
-            fn format(&self) -> Result<Image, HarnessFault> {
-                let format: fn(&Self) -> Result<Image, HarnessFault> = $format;
-                format(self)
-            }
-
-            fn is_deterministic(&self) -> bool {
-                let is: fn(&Self) -> bool = $deterministic;
-                is(self)
-            }
-        }
-    };
-}
-
-pass_on!(Capture, |this| this.inner.format(), |this| this.inner.is_deterministic());
-pass_on!(
-    Playback,
-    |this| match this.stored.segments.first() {
-        Some(first) => Ok(first.base.clone()),
-        None => this.inner.format(),
-    },
-    |_| true
-);

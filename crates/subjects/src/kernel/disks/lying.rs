@@ -1,9 +1,7 @@
 //! Devices that lie, to test the tester: what a file system does right, they spoil.
 
-use std::sync::Arc;
-
-use fathom_block::disks::{Examine, Facts, Memo, Questions, Recording, SubjectFailure, Workload};
-use fathom_block::{DiskFileSystem, Event, Geometry, Guarantee, Image, Record, WriteLog};
+use fathom_block::disks::{DiskWrapper, Recording, SubjectFailure, Workload};
+use fathom_block::{DiskFileSystem, Event, Image, WriteLog};
 use fathom_core::flags::Whence;
 use fathom_core::{HarnessFault, Mode, Op};
 
@@ -93,8 +91,18 @@ fn spoil(recording: Recording, lie: Lie) -> Recording {
     Recording { marks: marks.collect(), log, ..recording }
 }
 
-impl<D: DiskFileSystem> Record for LyingDisks<D> {
-    fn record(
+impl<D: DiskFileSystem> DiskWrapper for LyingDisks<D> {
+    type Inner = D;
+
+    fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    fn wrapped_name(&self) -> &str {
+        &self.name
+    }
+
+    fn record_wrapped(
         &self,
         base: &Image,
         workload: &Workload<'_>,
@@ -106,64 +114,5 @@ impl<D: DiskFileSystem> Record for LyingDisks<D> {
         }
         let recorded = self.inner.record(base, workload)?;
         Ok(recorded.map(|recording| spoil(recording, self.lie)))
-    }
-}
-
-#[deny(clippy::missing_trait_methods, reason = "a method with a default would be lost silently")]
-impl<D: DiskFileSystem> Examine for LyingDisks<D> {
-    fn examine(
-        &self,
-        disks: &[Image],
-        questions: &Questions,
-    ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
-        self.inner.examine(disks, questions)
-    }
-
-    fn examine_knowing(
-        &self,
-        disks: &[Image],
-        questions: &Questions,
-        memo: &Memo,
-    ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
-        self.inner.examine_knowing(disks, questions, memo)
-    }
-
-    fn examine_telling_reads(
-        &self,
-        disks: &[Image],
-        questions: &Questions,
-    ) -> Option<Result<Vec<Arc<Facts>>, HarnessFault>> {
-        self.inner.examine_telling_reads(disks, questions)
-    }
-
-    fn batch_disks(&self) -> usize {
-        self.inner.batch_disks()
-    }
-}
-
-#[deny(clippy::missing_trait_methods, reason = "a method with a default would be lost silently")]
-impl<D: DiskFileSystem> DiskFileSystem for LyingDisks<D> {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn version(&self) -> &str {
-        self.inner.version()
-    }
-
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-
-    fn guarantee(&self) -> &Guarantee {
-        self.inner.guarantee()
-    }
-
-    fn format(&self) -> Result<Image, HarnessFault> {
-        self.inner.format()
-    }
-
-    fn is_deterministic(&self) -> bool {
-        self.inner.is_deterministic()
     }
 }
