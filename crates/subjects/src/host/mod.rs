@@ -165,6 +165,9 @@ pub trait Backend {
         Ok(None)
     }
 
+    /// Is called after every operation on files.
+    fn after_operation(&mut self) {}
+
     /// Lets something happen to the server, until it is over: [`Op::Server`].
     ///
     /// # Errors
@@ -321,9 +324,14 @@ impl<B: Backend> Subject for HostSubject<B> {
                 if was_open && !self.executor.has_open_slots() {
                     self.exchange_ways()?;
                 }
+                self.backend.after_operation();
                 Ok(outcome)
             }
-            op => self.executor.apply(op),
+            op => {
+                let outcome = self.executor.apply(op);
+                self.backend.after_operation();
+                outcome
+            }
         }
     }
 

@@ -151,14 +151,14 @@ impl Image {
                 _ => &pristine[index],
             }
         };
-        let memory = self.memory.try_clone()?;
+        let mut writer = Writer::new(self.memory.try_clone()?);
         let done = self.scan(|part| {
             match part {
                 Part::Data(first, bytes) => {
                     for (index, block) in (first..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
                         let wanted = target(index);
                         if block != content(wanted) {
-                            put(&memory, index, wanted)?;
+                            writer.put(index, wanted)?;
                         }
                     }
                 }
@@ -166,13 +166,14 @@ impl Image {
                     for index in start..end {
                         let wanted = target(index);
                         if wanted.is_some() {
-                            put(&memory, index, wanted)?;
+                            writer.put(index, wanted)?;
                         }
                     }
                 }
             }
             Ok(())
         });
+        let done = done.and_then(|()| writer.flush());
         self.pristine = pristine;
         done
     }
@@ -310,17 +311,51 @@ fn as_block(bytes: &[u8]) -> Block {
     Some(bytes.to_vec().into_boxed_slice().try_into().expect("a whole block"))
 }
 
-fn put(memory: &OwnedFd, index: usize, block: &Block) -> io::Result<()> {
-    let at = (index * BLOCK_BYTES) as u64;
-    let Some(bytes) = block else {
-        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        return Ok(fallocate(memory, punch, at, BLOCK_BYTES as u64)?);
-    };
-    let mut done = 0;
-    while done < BLOCK_BYTES {
-        done += rustix::io::pwrite(memory, &bytes[done..], at + done as u64)?;
+/// Writes blocks in ascending order. Those that follow each other are one system call, which in a guest costs
+/// more than the block.
+struct Writer {
+    memory: OwnedFd,
+    /// Where the collected blocks begin, and how many there are.
+    first: usize,
+    count: usize,
+    /// Their bytes; none if they are to become a hole.
+    bytes: Vec<u8>,
+}
+
+impl Writer {
+    fn new(memory: OwnedFd) -> Writer {
+        Writer { memory, first: 0, count: 0, bytes: Vec::new() }
     }
-    Ok(())
+
+    fn put(&mut self, index: usize, block: &Block) -> io::Result<()> {
+        let follows = index == self.first + self.count && block.is_none() == self.bytes.is_empty();
+        if !follows || self.bytes.len() >= CHUNK_BYTES {
+            self.flush()?;
+            self.first = index;
+        }
+        self.count += 1;
+        if let Some(block) = block {
+            self.bytes.extend_from_slice(&block[..]);
+        }
+        Ok(())
+    }
+
+    /// Writes what was collected.
+    fn flush(&mut self) -> io::Result<()> {
+        let at = (self.first * BLOCK_BYTES) as u64;
+        let len = (self.count * BLOCK_BYTES) as u64;
+        let mut done = 0;
+        while done < self.bytes.len() {
+            done += rustix::io::pwrite(&self.memory, &self.bytes[done..], at + done as u64)?;
+        }
+        if self.bytes.is_empty() && len > 0 {
+            let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            fallocate(&self.memory, punch, at, len)?;
+        }
+        self.bytes.clear();
+        self.count = 0;
+        Ok(())
+    }
 }
 
 fn read_exact(memory: &OwnedFd, to: &mut [u8], at: u64) -> io::Result<()> {
@@ -413,7 +448,9 @@ mod tests {
     }
 
     fn write(image: &Image, index: usize, value: &Block) {
-        put(&image.memory, index, value).unwrap();
+        let mut writer = Writer::new(image.memory.try_clone().unwrap());
+        writer.put(index, value).unwrap();
+        writer.flush().unwrap();
     }
 
     fn allocated_blocks(image: &Image) -> i64 {

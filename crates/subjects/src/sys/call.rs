@@ -98,7 +98,8 @@ calls! {
     rename(from: &CStr, to: &CStr, flags: u32) = SYS_renameat2(HERE, from, HERE, to, flags);
     link(from: &CStr, to: &CStr, flags: i32) = SYS_linkat(HERE, from, HERE, to, flags);
     symlink(target: &CStr, path: &CStr) = SYS_symlinkat(target, HERE, path);
-    readlink(path: &CStr, to: &mut [u8]) = SYS_readlinkat(HERE, path, to.as_mut_ptr(), to.len());
+    readlink(dir: RawFd, path: &CStr, to: &mut [u8])
+        = SYS_readlinkat(dir, path, to.as_mut_ptr(), to.len());
 
     // Attributes.
     truncate(path: &CStr, len: i64) = SYS_truncate(path, len);
@@ -150,12 +151,16 @@ fn answer(returned: c_long) -> Answer {
     Err(Errno::from_io(&error).expect("a failed system call sets errno"))
 }
 
-/// Calls `openat(2)` relative to the current directory; close-on-exec is added (no result shows
-/// it).
+/// Calls `openat(2)` relative to the current directory.
 pub(super) fn open(path: &CStr, flags: i32, mode: u32) -> Result<OwnedFd, Errno> {
+    open_at(HERE, path, flags, mode)
+}
+
+/// Calls `openat(2)`; close-on-exec is added (no result shows it).
+pub(super) fn open_at(dir: RawFd, path: &CStr, flags: i32, mode: u32) -> Result<OwnedFd, Errno> {
     let flags = flags | libc::O_CLOEXEC;
     // SAFETY: the path is NUL-terminated and outlives the call.
-    let fd = answer(unsafe { libc::syscall(libc::SYS_openat, HERE, path.as_ptr(), flags, mode) })?;
+    let fd = answer(unsafe { libc::syscall(libc::SYS_openat, dir, path.as_ptr(), flags, mode) })?;
     // SAFETY: the kernel has just given this descriptor to us and to nobody else.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }

@@ -56,7 +56,7 @@ pub(super) fn digest(
     let mut sum = Digest::default();
     if size <= READ_WHOLE_BYTES {
         // One byte more than there should be, so that a file that goes on is noticed.
-        let end = add_range(fd, 0, size + 1, buffer, &mut sum)?;
+        let end = add_range(fd, 0, size + 1, size, buffer, &mut sum)?;
         return if end == size {
             Ok(sum)
         } else {
@@ -64,7 +64,7 @@ pub(super) fn digest(
         };
     }
     for (start, end) in places(fd, size, written)?.below(size) {
-        if add_range(fd, start, end, buffer, &mut sum)? < end {
+        if add_range(fd, start, end, size, buffer, &mut sum)? < end {
             return Err(Errno::EIO).of("pread, which ends before st_size");
         }
     }
@@ -96,11 +96,12 @@ fn places(fd: RawFd, size: u64, written: &Written) -> Result<Written, Stop> {
 }
 
 /// Adds the pages of `[start, end)` to the sum; `start` is the beginning of a page. Returns the end
-/// of the file if it came first, or `end`.
+/// of the file if it came first, or `end`. The file should have `size` bytes.
 fn add_range(
     fd: RawFd,
     start: u64,
     end: u64,
+    size: u64,
     buffer: &mut Buffer,
     sum: &mut Digest,
 ) -> Result<u64, Stop> {
@@ -108,7 +109,7 @@ fn add_range(
     while at < end {
         let want = (end - at).min(CHUNK_BYTES as u64) as usize;
         let chunk = buffer.slice(want);
-        let have = pread_full(fd, chunk, at).of("pread")?;
+        let have = pread_until(fd, chunk, at, size).of("pread")?;
         for (index, page) in chunk[..have].chunks(PAGE_BYTES).enumerate() {
             *sum += content_term(at / PAGE_BYTES as u64 + index as u64, page);
         }
@@ -122,11 +123,21 @@ fn add_range(
 
 /// Reads until the buffer is full or the file ends.
 pub(super) fn pread_full(fd: RawFd, to: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    pread_until(fd, to, offset, u64::MAX)
+}
+
+/// Reads until the buffer is full or the file ends. A read that was asked for more and stops exactly at
+/// `end`, where the file should end, is not repeated to be told so once more.
+fn pread_until(fd: RawFd, to: &mut [u8], offset: u64, end: u64) -> Result<usize, Errno> {
     let mut have = 0;
     while have < to.len() {
-        match call::pread(fd, &mut to[have..], (offset + have as u64) as i64)? {
+        let at = offset + have as u64;
+        match call::pread(fd, &mut to[have..], at as i64)? {
             0 => break,
             count => have += count as usize,
+        }
+        if offset + have as u64 == end {
+            break;
         }
     }
     Ok(have)

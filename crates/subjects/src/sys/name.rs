@@ -54,7 +54,7 @@ impl Executor {
         // The kernel's type of the length is int, and what is not positive is EINVAL.
         let len = (len as i32).clamp(0, READLINK_BYTES_MAX);
         let to = self.buffer.slice(len as usize);
-        Ok(match call::readlink(path.c(), to) {
+        Ok(match call::readlink(libc::AT_FDCWD, path.c(), to) {
             Ok(count) => Outcome::data(&to[..count as usize]),
             Err(errno) => Outcome::err(errno),
         })

@@ -6,12 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use fathom_core::tree::Broken;
 use fathom_core::{DataSum, Digest, Entry, Errno, FsBytes, HarnessFault, Kind, Mode, Stamp, Times};
 
 use super::buffer::Buffer;
+use super::call::Answer;
 use super::written::Written;
 use super::xattr::{XATTR_BYTES_MAX, c_names};
 use super::{call, content};
@@ -93,6 +94,35 @@ impl<T> OfCall<T> for Result<T, Errno> {
     }
 }
 
+/// Bytes of the first buffer for extended attributes. The kernel reserves as much memory as it is offered,
+/// and hardly any list or value needs the most that there can be.
+const XATTR_BYTES_FIRST: usize = 512;
+
+/// Where the extended attributes of an entry are asked for.
+#[derive(Clone, Copy)]
+enum AttributesOf<'a> {
+    /// An open file or directory, which nobody has to look up again.
+    Open(RawFd),
+    /// A name in the current directory, of what cannot be opened.
+    Named(&'a CStr),
+}
+
+impl AttributesOf<'_> {
+    fn list(self, to: &mut [u8]) -> Answer {
+        match self {
+            AttributesOf::Open(fd) => call::flistxattr(fd, to),
+            AttributesOf::Named(name) => call::llistxattr(name, to),
+        }
+    }
+
+    fn get(self, attr: &CStr, to: &mut [u8]) -> Answer {
+        match self {
+            AttributesOf::Open(fd) => call::fgetxattr(fd, attr, to),
+            AttributesOf::Named(name) => call::lgetxattr(name, attr, to),
+        }
+    }
+}
+
 /// Observes entries.
 pub(super) struct EntryObserver<'a> {
     pub(super) view: &'a View,
@@ -101,53 +131,114 @@ pub(super) struct EntryObserver<'a> {
     written: &'a Written,
     /// Buffer for the names of extended attributes of one file.
     names: Vec<u8>,
+    /// The current directory of the thread.
+    current: RawFd,
 }
 
 impl<'a> EntryObserver<'a> {
+    /// Makes an observer of entries below `root`, which is the current directory.
     pub(super) fn new(
+        root: RawFd,
         view: &'a View,
         written: &'a Written,
         buffer: &'a mut Buffer,
     ) -> EntryObserver<'a> {
-        EntryObserver { view, buffer, written, names: Vec::new() }
+        EntryObserver { view, buffer, written, names: Vec::new(), current: root }
     }
 
-    /// Fills in what `statx` does not tell, except for the entries of a directory.
-    pub(super) fn inside(&mut self, name: &CStr, entry: &mut Entry) -> Result<(), Stop> {
-        self.xattrs(name, entry)?;
-        match entry.kind {
-            Kind::File => self.file(name, entry),
-            Kind::Symlink => self.symlink(name, entry),
-            Kind::Dir | Kind::Fifo | Kind::Socket | Kind::Char | Kind::Block => Ok(()),
-        }
-    }
-
-    fn xattrs(&mut self, name: &CStr, entry: &mut Entry) -> Result<(), Stop> {
-        let to = self.buffer.slice(XATTR_BYTES_MAX);
-        let count = match call::llistxattr(name, to) {
-            Ok(count) => count as usize,
-            Err(Errno::EOPNOTSUPP) => return Ok(()),
-            Err(errno) => return Err(errno).of("llistxattr"),
-        };
-        self.names.clear();
-        self.names.extend_from_slice(&to[..count]);
-        for attr in c_names(&self.names).filter(|attr| !self.view.hides_xattr(attr.to_bytes())) {
-            let value = self.buffer.slice(XATTR_BYTES_MAX);
-            let len = call::lgetxattr(name, attr, value).of("lgetxattr")? as usize;
-            entry.xattrs.insert(FsBytes::from(attr.to_bytes()), DataSum::of(&value[..len]));
+    /// Makes a directory the current one, if it is not yet.
+    pub(super) fn enter(&mut self, dir: RawFd) -> Result<(), Errno> {
+        if self.current != dir {
+            call::fchdir(dir)?;
+            self.current = dir;
         }
         Ok(())
     }
 
-    fn symlink(&mut self, name: &CStr, entry: &mut Entry) -> Result<(), Stop> {
+    /// Forgets a directory that is about to be closed: the next one may get its number.
+    pub(super) fn forget(&mut self, dir: RawFd) {
+        if self.current == dir {
+            self.current = -1;
+        }
+    }
+
+    /// Fills in what `statx` does not tell about `name` in `dir`. A directory is returned open, for whoever
+    /// lists it.
+    pub(super) fn inside(
+        &mut self,
+        dir: RawFd,
+        name: &CStr,
+        entry: &mut Entry,
+    ) -> Result<Option<OwnedFd>, Stop> {
+        match entry.kind {
+            Kind::File => {
+                let file = self.open(dir, name, libc::O_NONBLOCK, entry)?;
+                self.xattrs(AttributesOf::Open(file.as_raw_fd()), entry)?;
+                self.file(&file, entry)?;
+                Ok(None)
+            }
+            Kind::Dir => {
+                let opened = self.open(dir, name, libc::O_DIRECTORY, entry)?;
+                self.xattrs(AttributesOf::Open(opened.as_raw_fd()), entry)?;
+                Ok(Some(opened))
+            }
+            Kind::Symlink => {
+                self.xattrs_by_name(dir, name, entry)?;
+                self.symlink(dir, name, entry)?;
+                Ok(None)
+            }
+            Kind::Fifo | Kind::Socket | Kind::Char | Kind::Block => {
+                self.xattrs_by_name(dir, name, entry)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Opens an entry; what cannot be opened may have attributes all the same.
+    fn open(
+        &mut self,
+        dir: RawFd,
+        name: &CStr,
+        flags: i32,
+        entry: &mut Entry,
+    ) -> Result<OwnedFd, Stop> {
+        match open_quietly(dir, name, flags) {
+            Ok(opened) => Ok(opened),
+            Err(errno) => {
+                self.xattrs_by_name(dir, name, entry)?;
+                Err(errno).of("open")
+            }
+        }
+    }
+
+    fn xattrs_by_name(&mut self, dir: RawFd, name: &CStr, entry: &mut Entry) -> Result<(), Stop> {
+        self.enter(dir).of("fchdir")?;
+        self.xattrs(AttributesOf::Named(name), entry)
+    }
+
+    fn xattrs(&mut self, of: AttributesOf<'_>, entry: &mut Entry) -> Result<(), Stop> {
+        let listed = match with_room(self.buffer, |to| of.list(to)) {
+            Ok(list) => list,
+            Err(Errno::EOPNOTSUPP) => return Ok(()),
+            Err(errno) => return Err(errno).of("listxattr"),
+        };
+        self.names.clear();
+        self.names.extend_from_slice(listed);
+        for attr in c_names(&self.names).filter(|attr| !self.view.hides_xattr(attr.to_bytes())) {
+            let value = with_room(self.buffer, |to| of.get(attr, to)).of("getxattr")?;
+            entry.xattrs.insert(FsBytes::from(attr.to_bytes()), DataSum::of(value));
+        }
+        Ok(())
+    }
+
+    fn symlink(&mut self, dir: RawFd, name: &CStr, entry: &mut Entry) -> Result<(), Stop> {
         let to = self.buffer.slice(TARGET_BYTES);
-        let len = call::readlink(name, to).of("readlink")? as usize;
+        let len = call::readlink(dir, name, to).of("readlink")? as usize;
         entry.target = FsBytes::from(&to[..len]);
         Ok(())
     }
 
-    fn file(&mut self, name: &CStr, entry: &mut Entry) -> Result<(), Stop> {
-        let file = open_quietly(name, libc::O_NONBLOCK).of("open")?;
+    fn file(&mut self, file: &OwnedFd, entry: &mut Entry) -> Result<(), Stop> {
         if self.view.opened {
             let stat = call::statx(file.as_raw_fd(), c"", libc::AT_EMPTY_PATH).of("statx")?;
             let xattrs = std::mem::take(&mut entry.xattrs);
@@ -161,11 +252,24 @@ impl<'a> EntryObserver<'a> {
     }
 }
 
+/// Asks for a list or a value: with a small buffer, and if that is too small with one that holds everything.
+fn with_room(
+    buffer: &mut Buffer,
+    mut ask: impl FnMut(&mut [u8]) -> Answer,
+) -> Result<&[u8], Errno> {
+    let room = match ask(buffer.slice(XATTR_BYTES_FIRST)) {
+        Err(Errno::ERANGE) => ask(buffer.slice(XATTR_BYTES_MAX)),
+        answer => answer,
+    };
+    let len = room? as usize;
+    Ok(&buffer.slice(len)[..])
+}
+
 /// Opens without changing the access time, if that is allowed (open(2): to the owner and to root).
-pub(super) fn open_quietly(name: &CStr, flags: i32) -> Result<OwnedFd, Errno> {
+pub(super) fn open_quietly(dir: RawFd, name: &CStr, flags: i32) -> Result<OwnedFd, Errno> {
     let flags = flags | libc::O_RDONLY | libc::O_NOFOLLOW;
-    match call::open(name, flags | libc::O_NOATIME, 0) {
-        Err(Errno::EPERM) => call::open(name, flags, 0),
+    match call::open_at(dir, name, flags | libc::O_NOATIME, 0) {
+        Err(Errno::EPERM) => call::open_at(dir, name, flags, 0),
         answer => answer,
     }
 }

@@ -3,7 +3,7 @@
 //! This runs after every operation of a campaign, so it makes as few calls as show the same as a
 //! walk would: five for a file, six for a directory, one for what is not there.
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use fathom_core::{Entry, Errno, FsBytes, FsPath, HarnessFault, Kind, PathState};
 
@@ -23,7 +23,8 @@ pub(super) fn observe_paths(
     written: &Written,
     buffer: &mut Buffer,
 ) -> Result<Vec<PathState>, HarnessFault> {
-    let mut look = EntryObserver::new(view, written, buffer);
+    // Paths are relative to the current directory, which stays what it is.
+    let mut look = EntryObserver::new(libc::AT_FDCWD, view, written, buffer);
     let mut path_states = Vec::with_capacity(paths.len());
     for path in paths {
         let (entry, names) = match guard.within(path, Last::Keep) {
@@ -47,7 +48,7 @@ pub(super) fn read_contents(
 ) -> Option<Vec<u8>> {
     // A link on the way that leads out: there is nothing to read.
     let Ok(path) = guard.within(path, Last::Keep) else { return None };
-    let read = open_quietly(path.c(), libc::O_NONBLOCK).and_then(|file| {
+    let read = open_quietly(libc::AT_FDCWD, path.c(), libc::O_NONBLOCK).and_then(|file| {
         let to = buffer.slice(len);
         content::pread_full(file.as_raw_fd(), to, offset).map(|have| to[..have].to_vec())
     });
@@ -79,9 +80,10 @@ fn one(look: &mut EntryObserver<'_>, path: &CPath) -> Result<Seen, HarnessFault>
     };
     let mut entry = entry_of(&stat, look.view.times);
     let mut names = (entry.kind == Kind::Dir).then(Vec::new);
-    let seen = look.inside(path.c(), &mut entry).and_then(|()| match &mut names {
-        Some(names) => list(look, path, names),
-        None => Ok(()),
+    let opened = look.inside(libc::AT_FDCWD, path.c(), &mut entry);
+    let seen = opened.and_then(|dir| match (dir, &mut names) {
+        (Some(dir), Some(names)) => list(look, &dir, names),
+        _ => Ok(()),
     });
     match seen {
         Ok(()) => {}
@@ -91,8 +93,7 @@ fn one(look: &mut EntryObserver<'_>, path: &CPath) -> Result<Seen, HarnessFault>
     Ok((Some(entry), names))
 }
 
-fn list(look: &mut EntryObserver<'_>, path: &CPath, names: &mut Vec<FsBytes>) -> Result<(), Stop> {
-    let dir = open_quietly(path.c(), libc::O_DIRECTORY).of("open")?;
+fn list(look: &mut EntryObserver<'_>, dir: &OwnedFd, names: &mut Vec<FsBytes>) -> Result<(), Stop> {
     let view = look.view;
     let listed = listing::for_each(dir.as_raw_fd(), look.buffer, |name, _| {
         let name = name.to_bytes();

@@ -1,16 +1,17 @@
 //! Observes everything: a directory becomes a [`Tree`].
 //!
-//! The observer goes down with the current directory of the thread, so every call has a single name as
-//! its argument and no depth of nesting makes a path too long.
+//! Every call has a single name below an open directory as its argument, so no depth of nesting makes a
+//! path too long. Attributes of what cannot be opened (a symbolic link, a device) have no such call: for
+//! these the observer goes to their directory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, RawFd};
 
-use fathom_core::{Entry, Errno, FsPath, HarnessFault, Kind, Tree};
+use fathom_core::{Entry, Errno, FsPath, HarnessFault, Tree};
 
 use super::buffer::Buffer;
-use super::observe_entry::{EntryObserver, OfCall, Stop, View, entry_of, open_quietly};
+use super::observe_entry::{EntryObserver, OfCall, Stop, View, entry_of};
 use super::written::Written;
 use super::{call, listing};
 
@@ -37,52 +38,53 @@ pub(super) fn observe_tree(
     written: &Written,
     buffer: &mut Buffer,
 ) -> Result<Tree, HarnessFault> {
-    let look = EntryObserver::new(view, written, buffer);
+    let look = EntryObserver::new(root, view, written, buffer);
     let mut observer = TreeObserver { look, found: BTreeMap::new(), above: Vec::new() };
-    let visited = observer.visit(c".", FsPath::from("."));
-    call::fchdir(root)
+    let visited = observer.visit(root, c".", FsPath::from("."));
+    observer
+        .look
+        .enter(root)
         .map_err(|errno| HarnessFault::new("returning to the root of the subject", errno))?;
     visited?;
     Ok(observer.into_tree())
 }
 
 impl TreeObserver<'_> {
-    /// Observes an entry and everything below it; returns its kind. After a directory, the current
-    /// directory is another one.
-    fn visit(&mut self, name: &CStr, path: FsPath) -> Result<Kind, HarnessFault> {
-        let stat = match call::statx(libc::AT_FDCWD, name, self.look.view.stat_flags()) {
+    /// Observes an entry of an open directory and everything below it.
+    fn visit(&mut self, dir: RawFd, name: &CStr, path: FsPath) -> Result<(), HarnessFault> {
+        let stat = match call::statx(dir, name, self.look.view.stat_flags()) {
             Ok(stat) => stat,
             Err(errno) => {
-                let entry = Entry::broken("statx", errno);
-                let kind = entry.kind;
-                self.found.insert(path, (UNKNOWN, entry));
-                return Ok(kind);
+                self.found.insert(path, (UNKNOWN, Entry::broken("statx", errno)));
+                return Ok(());
             }
         };
         let id = (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
         let mut entry = entry_of(&stat, self.look.view.times);
-        let kind = entry.kind;
-        match self.observe(name, &path, id, &mut entry) {
+        match self.observe(dir, name, &path, id, &mut entry) {
             Ok(()) => {}
             Err(Stop::Broken(broken)) => entry.broken = Some(broken),
             Err(Stop::Fault(fault)) => return Err(fault),
         }
         self.found.insert(path, (id, entry));
-        Ok(kind)
+        Ok(())
     }
 
     fn observe(
         &mut self,
+        dir: RawFd,
         name: &CStr,
         path: &FsPath,
         id: FileId,
         entry: &mut Entry,
     ) -> Result<(), Stop> {
-        self.look.inside(name, entry)?;
-        if entry.kind == Kind::Dir { self.directory(name, path, id) } else { Ok(()) }
+        let Some(opened) = self.look.inside(dir, name, entry)? else { return Ok(()) };
+        let visited = self.directory(opened.as_raw_fd(), path, id);
+        self.look.forget(opened.as_raw_fd());
+        visited
     }
 
-    fn directory(&mut self, name: &CStr, path: &FsPath, id: FileId) -> Result<(), Stop> {
+    fn directory(&mut self, dir: RawFd, path: &FsPath, id: FileId) -> Result<(), Stop> {
         if self.above.contains(&id) {
             // Only a damaged file system has a directory inside itself.
             return Err(Errno::ELOOP).of("descend");
@@ -90,22 +92,18 @@ impl TreeObserver<'_> {
         if self.above.len() == DEPTH_MAX {
             return Err(Stop::fault(format!("{path} is deeper than {DEPTH_MAX} directories")));
         }
-        let dir = open_quietly(name, libc::O_DIRECTORY).of("open")?;
         let mut names: Vec<CString> = Vec::new();
-        let listed = listing::for_each(dir.as_raw_fd(), self.look.buffer, |name, _| {
+        let listed = listing::for_each(dir, self.look.buffer, |name, _| {
             if !matches!(name.to_bytes(), b"." | b"..") {
                 names.push(name.to_owned());
             }
         });
-        call::fchdir(dir.as_raw_fd()).of("fchdir")?;
         self.above.push(id);
         let mut twice = false;
         for name in names.iter().filter(|name| !self.look.view.hides_name(name.to_bytes())) {
             let path = path.join(name.to_bytes());
             twice |= self.found.contains_key(&path);
-            if self.visit(name, path)? == Kind::Dir {
-                call::fchdir(dir.as_raw_fd()).of("fchdir")?;
-            }
+            self.visit(dir, name, path)?;
         }
         self.above.pop();
         listed.of("getdents64")?;

@@ -198,14 +198,15 @@ impl ThreadContext {
         Ok(())
     }
 
-    /// Runs `work` with the identity of the process, whoever operations run as.
+    /// Runs `work` with the rights of the process, whoever operations run as. Those come with the effective
+    /// user alone, so that the groups stay: every operation is looked at this way.
     pub(super) fn as_process<T>(&self, work: impl FnOnce() -> T) -> Result<T, HarnessFault> {
         if self.acting == self.own {
             return Ok(work());
         }
-        become_user(&self.own)?;
+        become_effective(self.own.uid)?;
         let result = work();
-        become_user(&self.acting)?;
+        become_effective(self.acting.uid)?;
         Ok(result)
     }
 
@@ -252,8 +253,20 @@ fn become_user(user: &Identity) -> Result<(), HarnessFault> {
         call::setresuid(ROOT, ROOT, ROOT)?;
         call::setgroups(&user.groups)?;
         call::setresgid(user.gid, user.gid, user.gid)?;
-        call::setresuid(user.uid, user.uid, ROOT)?;
+        if user.uid != ROOT {
+            call::setresuid(user.uid, user.uid, ROOT)?;
+        }
         Ok(())
     };
     switch().map_err(|errno| HarnessFault::new(format!("becoming {user:?}"), errno))
+}
+
+/// Sets the effective user id of this thread. Its capabilities become effective again with user 0, since one
+/// of its ids has always been 0 (see [`become_user`]).
+fn become_effective(uid: u32) -> Result<(), HarnessFault> {
+    /// What setresuid(2) leaves as it is.
+    const UNCHANGED: u32 = u32::MAX;
+    call::setresuid(UNCHANGED, uid, UNCHANGED)
+        .map(drop)
+        .map_err(|errno| HarnessFault::new(format!("acting as user {uid}"), errno))
 }

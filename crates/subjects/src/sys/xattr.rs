@@ -50,13 +50,22 @@ impl Executor {
 
     /// Lists the names of attributes. Names that the view hides are not there, as if the list had
     /// been made without them.
+    ///
+    /// It is one system call if that says all: beside other callers a second one would show another moment.
     pub(super) fn listxattr(&mut self, target: &Target, len: u64) -> Applied {
         let place = self.place(target)?;
         let to = self.buffer.slice(len.min(XATTR_BYTES_MAX as u64) as usize);
         let asked = list(&place, to);
-        let to = self.buffer.slice(XATTR_BYTES_MAX);
-        let Ok(count) = list(&place, to) else {
-            return Ok(asked.into());
+        let (to, count) = match asked {
+            Ok(count) if len > 0 => (&*to, count),
+            Ok(_) | Err(Errno::ERANGE) => {
+                let to = self.buffer.slice(XATTR_BYTES_MAX);
+                match list(&place, to) {
+                    Ok(count) => (&*to, count),
+                    Err(_) => return Ok(asked.into()),
+                }
+            }
+            Err(_) => return Ok(asked.into()),
         };
         let all = names(&to[..count as usize]);
         let shown: BTreeSet<FsBytes> =
