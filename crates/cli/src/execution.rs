@@ -147,6 +147,10 @@ pub(crate) fn take() -> Option<Execution> {
     LAST.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
+fn clock_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
+}
+
 /// A subject whose execution is recorded.
 pub(crate) struct RecordedSubject {
     inner: Box<dyn Testbed>,
@@ -193,8 +197,7 @@ impl Wrapper for RecordedSubject {
     fn execute(&mut self, caller: Caller, op: &Op) -> Result<Outcome, HarnessFault> {
         let outcome = self.inner.apply_as(caller, op);
         if let Ok(outcome) = &outcome {
-            let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            self.execution.step(op, outcome, clock.as_nanos() as u64);
+            self.execution.step(op, outcome, clock_ns());
             let point = (self.execution.operations, self.execution.digest);
             *POINT.lock().unwrap_or_else(PoisonError::into_inner) = Some(point);
         }
@@ -208,6 +211,7 @@ impl Wrapper for RecordedSubject {
             let returned = step.interval.map_or(0, |interval| interval.returned());
             self.execution.step(&step.op, &step.outcome, returned);
         }
+        self.execution.clock_ns = clock_ns();
         Ok(steps)
     }
 }

@@ -4,6 +4,7 @@ mod common;
 
 use std::fs;
 
+use common::running::is_root;
 use common::{ask, json, scratch};
 
 #[test]
@@ -28,6 +29,66 @@ fn the_reference_is_explained_and_a_race_is_found_and_repeated() {
     let (code, again) = json(&["replay", id, "--json"], dir.path());
     assert_eq!(code, 0, "{again}");
     assert!(again["shown"].as_u64() > Some(0) && again["runs"].as_u64() >= again["shown"].as_u64());
+}
+
+/// File systems that Linux does not promise everything of are not accused of what it does not promise.
+#[test]
+fn file_systems_here_are_explained() {
+    if !is_root() {
+        return println!("SKIP file_systems_here_are_explained: needs root");
+    }
+    let dir = scratch();
+    for (subject, ops) in [("tmpfs", "12000"), ("reffs", "2500")] {
+        let args = ["check", subject, "--callers", "4", "--ops", ops, "--seed", "1", "--json"];
+        let (code, report) = json(&args, dir.path());
+        assert_eq!(code, 0, "{report}");
+        assert!(report["overlaps"].as_u64() > Some(100), "{report}");
+        assert_eq!(report["unknown"], 0, "{report}");
+    }
+}
+
+/// What is relaxed for file systems behind the kernel's cache does not hide the race that the server has.
+#[test]
+fn a_race_of_a_server_is_found_through_the_kernel() {
+    if !is_root() {
+        return println!("SKIP a_race_of_a_server_is_found_through_the_kernel: needs root");
+    }
+    let dir = scratch();
+    let args = [
+        "check",
+        "reffs:race-xattr",
+        "--callers",
+        "4",
+        "--theme",
+        "attributes",
+        "--budget",
+        "120s",
+        "--first",
+    ];
+    let (code, report) = json(&[&args[..], &["--seed", "1", "--json"]].concat(), dir.path());
+    assert_eq!(code, 1, "{report}");
+    assert_eq!(report["findings"][0]["class"], "no_order", "{report}");
+}
+
+/// In a guest with time travel who runs when follows from the seed alone: every call is invoked, returns and
+/// answers as in the boot before.
+#[test]
+fn a_seed_is_one_order_of_calls_in_a_guest() {
+    let Ok(kernel) = std::env::var("FATHOM_GUEST_KERNEL") else {
+        let test = "a_seed_is_one_order_of_calls_in_a_guest";
+        return println!("SKIP {test}: set FATHOM_GUEST_KERNEL to a kernel with time travel");
+    };
+    let dir = scratch();
+    let run = |seed: &str| {
+        let args = ["check", "ext4", "--callers", "4", "--ops", "800", "--guest", &kernel];
+        let (code, report) = json(&[&args[..], &["--seed", seed, "--json"]].concat(), dir.path());
+        assert_eq!(code, 0, "{report}");
+        assert!(report["ops"].as_u64() >= Some(800) && report["overlaps"].as_u64() > Some(0));
+        report["histories"].as_str().expect("a digest").to_owned()
+    };
+    let first = run("5");
+    assert_eq!(run("5"), first);
+    assert_ne!(run("6"), first);
 }
 
 #[test]

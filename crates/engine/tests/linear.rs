@@ -114,6 +114,119 @@ fn with_every_single_answer_flipped_fast_and_plain_agree() {
     assert!(refused > 1000 && explained > 0, "refused {refused}, explained {explained}");
 }
 
+/// Where Linux does calls in steps there are more orders; the shortcuts find them all.
+#[test]
+fn fast_and_plain_agree_on_calls_in_steps_too() {
+    let (reference, relaxations) = (Config::default(), Relaxations::of_profile("ext4"));
+    let judged = |history: &History, effort| {
+        let by = Judge { reference: &reference, relaxations: &relaxations, effort };
+        judge(history, &by).unwrap()
+    };
+    let is_explained_in_steps = |history: &History, effort| match judged(history, effort) {
+        Judgement::Explained(_) => true,
+        Judgement::NoOrder => false,
+        Judgement::Unknown => panic!("the search gave up"),
+    };
+    // Every order of every step is too much in some histories: the plain search may give up on these.
+    let plain = Effort { calls_max: 20_000, ..Effort::PLAIN };
+    let remembering = Effort { memo: true, ..Effort::PLAIN };
+    let (mut refused, mut only_in_steps, mut tried_plainly) = (0, 0, 0);
+    for (number, theme) in [Theme::Names, Theme::Directories, Theme::Mixed].into_iter().enumerate()
+    {
+        for seed in 0..5 {
+            let history = simulated(seed * 10 + number as u64, theme, 2, 4, 30);
+            for place in 0..history.steps.len() {
+                for flipped in flips(&history.steps[place].outcome) {
+                    let mut other = history.clone();
+                    other.steps[place].outcome = flipped;
+                    let fast = is_explained_in_steps(&other, Effort::FAST);
+                    let slow = is_explained_in_steps(&other, remembering);
+                    assert_eq!(fast, slow, "{theme:?} {seed} step {place}: {other:#?}");
+                    match judged(&other, plain) {
+                        Judgement::Unknown => {}
+                        judgement => {
+                            tried_plainly += 1;
+                            assert_eq!(fast, judgement != Judgement::NoOrder, "{other:#?}");
+                        }
+                    }
+                    refused += usize::from(!fast);
+                    only_in_steps += usize::from(fast && !is_explained(&other, Effort::FAST));
+                }
+            }
+        }
+    }
+    let counts = format!("{refused} refused, {only_in_steps} only in steps, {tried_plainly} plain");
+    assert!(refused > 300 && only_in_steps > 0 && tried_plainly > 300, "{counts}");
+}
+
+/// link(2) finds a file, and gives it another name afterwards (seen on tmpfs): each with the answer just outside
+/// of what that explains.
+#[test]
+fn a_link_is_made_to_what_was_found_before() {
+    let file = |path: &str| Op::Open {
+        slot: 0,
+        path: path.into(),
+        flags: OpenFlags::O_CREAT | OpenFlags::O_RDWR,
+        mode: Mode(0o644),
+    };
+    let rename = |from: &str, to: &str| Op::Rename {
+        from: from.into(),
+        to: to.into(),
+        flags: RenameFlags::empty(),
+    };
+    let link = |from: &str, to: &str| Op::Link { from: from.into(), to: to.into(), follow: false };
+    let judged = |moved: &Op, linked: &Op, answer: Outcome, at: (u64, u64), profile: &str| {
+        let steps = vec![
+            step(0, (0, 1), file("a"), Outcome::ok(0)),
+            step(0, (2, 3), file("b"), Outcome::ok(0)),
+            step(0, (4, 7), moved.clone(), Outcome::ok(0)),
+            step(1, at, linked.clone(), answer),
+        ];
+        let (reference, relaxations) = (Config::default(), Relaxations::of_profile(profile));
+        let by = Judge { reference: &reference, relaxations: &relaxations, effort: Effort::FAST };
+        matches!(judge(&history(steps), &by).unwrap(), Judgement::Explained(_))
+    };
+    let (beside, behind) = ((5, 8), (8, 9));
+    let (missing, exists) = (Outcome::err(Errno::ENOENT), Outcome::err(Errno::EEXIST));
+    // The file that was found has lost its last name meanwhile.
+    let replaced = rename("a", "b");
+    assert!(judged(&replaced, &link("b", "c"), missing.clone(), beside, "tmpfs"));
+    assert!(!judged(&replaced, &link("b", "c"), missing.clone(), beside, "model"));
+    assert!(!judged(&replaced, &link("b", "c"), missing.clone(), behind, "tmpfs"));
+    let elsewhere = rename("a", "x");
+    assert!(!judged(&elsewhere, &link("b", "c"), missing, beside, "tmpfs"));
+    // It was found under its old name, and has the new one already.
+    let moved = rename("a", "c");
+    assert!(judged(&moved, &link("a", "c"), exists.clone(), beside, "tmpfs"));
+    assert!(!judged(&moved, &link("a", "c"), exists.clone(), beside, "model"));
+    assert!(!judged(&moved, &link("a", "c"), exists.clone(), behind, "tmpfs"));
+    assert!(!judged(&moved, &link("a", "d"), exists, beside, "tmpfs"));
+}
+
+/// A read may be torn beside a write of its file, not beside a write of another one.
+#[test]
+fn a_read_is_torn_by_writes_of_its_file_alone() {
+    let open = |path: &str, slot| Op::Open {
+        slot,
+        path: path.into(),
+        flags: OpenFlags::O_CREAT | OpenFlags::O_RDWR,
+        mode: Mode(0o644),
+    };
+    let judged = |written: &str| {
+        let write = Op::Write { slot: 0, data: Pattern { seed: 1, len: 9 } };
+        let steps = vec![
+            step(0, (0, 1), open(written, 0), Outcome::ok(0)),
+            step(1, (2, 3), open("f", 0), Outcome::ok(0)),
+            step(0, (4, 7), write, Outcome::ok(9)),
+            step(1, (5, 6), Op::Pread { slot: 0, offset: 0, len: 9 }, Outcome::data(b"torn")),
+        ];
+        let (reference, relaxations) = (Config::default(), Relaxations::of_profile("ext4"));
+        let by = Judge { reference: &reference, relaxations: &relaxations, effort: Effort::FAST };
+        matches!(judge(&history(steps), &by).unwrap(), Judgement::Explained(_))
+    };
+    assert!(judged("f") && !judged("g"));
+}
+
 /// An answer that nothing overlaps has one value, unless calls before it left two states behind: then the
 /// other value is possible, and is one that the search lists.
 #[test]

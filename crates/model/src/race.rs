@@ -3,8 +3,8 @@
 //! One caller alone sees nothing of them. Each does its work in two halves and lets others in between, as a
 //! file system does that forgets a lock.
 
-use fathom_core::flags::{OpenFlags, RenameFlags};
-use fathom_core::{Caller, Errno, FsPath, Op, Outcome, Pattern, Payload, Slot, Target};
+use fathom_core::flags::{OpenFlags, RenameFlags, XattrFlags};
+use fathom_core::{Caller, Errno, FsBytes, FsPath, Op, Outcome, Pattern, Payload, Slot, Target};
 use serde::{Deserialize, Serialize};
 
 use crate::syscall::Model;
@@ -45,6 +45,8 @@ races! {
         "A directory is listed in two halves: a file that is renamed meanwhile is listed twice.";
     Create "race-create"
         "Whether a name exists is looked up without the lock under which it is made: two callers make it.";
+    Xattr "race-xattr"
+        "An extended attribute is taken away before its new value is there.";
 }
 
 /// Hands the one file system to whoever asks, for as long as the work takes.
@@ -71,6 +73,7 @@ pub(crate) fn execute(
         (Race::Create, Op::Open { flags, path, .. }) if flags.contains(OpenFlags::O_EXCL) => {
             halves.create(op, path)
         }
+        (Race::Xattr, Op::Setxattr { target, name, .. }) => halves.set_attribute(op, target, name),
         _ => halves.whole(op),
     }
 }
@@ -160,6 +163,20 @@ impl Halves<'_> {
         }
         self.whole(&careless)
     }
+
+    fn set_attribute(&self, op: &Op, target: &Target, name: &FsBytes) -> Outcome {
+        let works = self.half(|model| model.clone().execute_as(self.caller, op).result.is_ok());
+        let remove = Op::Removexattr { target: target.clone(), name: name.clone() };
+        if works != Some(true) || self.whole(&remove).result.is_err() {
+            return self.whole(op);
+        }
+        (self.gap)();
+        let mut again = op.clone();
+        if let Op::Setxattr { flags, .. } = &mut again {
+            *flags = XattrFlags::empty();
+        }
+        self.whole(&again)
+    }
 }
 
 fn fstat(slot: Slot) -> Op {
@@ -183,6 +200,12 @@ mod tests {
         };
         let rw = OpenFlags::O_CREAT | OpenFlags::O_RDWR;
         let data = fathom_core::Pattern { seed: 1, len: 9 };
+        let attribute = |flags| Op::Setxattr {
+            target: Target::Path("x".into()),
+            name: "user.a".into(),
+            value: data,
+            flags,
+        };
         let ops = [
             Op::Mkdir { path: "d".into(), mode: fathom_core::Mode(0o755) },
             open(0, "d/f", rw | OpenFlags::O_APPEND),
@@ -195,6 +218,10 @@ mod tests {
             Op::Getdents { slot: 1 },
             open(2, "x", rw | OpenFlags::O_EXCL),
             open(2, "x", rw | OpenFlags::O_EXCL),
+            attribute(XattrFlags::XATTR_REPLACE),
+            attribute(XattrFlags::empty()),
+            attribute(XattrFlags::XATTR_REPLACE),
+            attribute(XattrFlags::XATTR_CREATE),
         ];
         for race in Race::ALL {
             let mut right = Model::new(Config::default()).unwrap();

@@ -216,6 +216,7 @@ fn report_json(
         "overlaps": report.overlaps,
         "unknown": report.unknown,
         "fscks": report.fscks,
+        "histories": report.histories.to_string(),
         "relaxed": relaxed(plan),
         "findings": findings,
         "known": run.known,

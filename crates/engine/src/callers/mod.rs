@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fathom_core::{Activity, HarnessFault, Supervision, Testbed};
+use fathom_core::{Activity, Digest, HarnessFault, Supervision, Testbed};
 use fathom_record::{Observer, Progress};
 
 use crate::check::call_monitor::CallMonitor;
@@ -23,6 +23,9 @@ use again::Again;
 use fathom_generate::callers::Theme;
 use finding::{CallersFinding, Wrong};
 use round::{Round, RoundMaker, Seems, Seen};
+
+/// Domain of the digests of histories.
+const DOMAIN_HISTORY: u64 = 41;
 
 /// How often an observer is told of progress.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
@@ -95,6 +98,9 @@ pub struct CallersReport {
     pub unknown: u64,
     /// Times the checker looked.
     pub fscks: u64,
+    /// Digest of all histories: the same if every call of every round was invoked, returned and answered as in
+    /// another campaign.
+    pub histories: Digest,
     /// What was found.
     pub findings: Vec<CallersFinding>,
     /// The time that it took.
@@ -165,6 +171,12 @@ impl Campaign<'_> {
     }
 
     fn count(&mut self, round: &Round, seen: &Seen) {
+        let steps = seen.history.steps.iter().map(|step| {
+            let moments = step.interval.map(|at| (at.invoked(), at.returned()));
+            format!("{} {moments:?} {} = {}\n", step.caller, step.op, step.outcome)
+        });
+        let text = format!("{}\n{}", round.number, steps.collect::<String>());
+        self.report.histories += Digest::of(DOMAIN_HISTORY, text.as_bytes());
         self.report.rounds += 1;
         self.report.calls += round.schedule.len() as u64;
         self.report.overlaps += seen.history.overlaps() as u64;

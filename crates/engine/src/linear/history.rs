@@ -91,6 +91,15 @@ pub(super) struct Call<'h> {
     pub(super) only_looks: bool,
     /// What is not promised of it here.
     pub(super) relaxed: Option<Relaxed>,
+    /// The steps of its path, after each of which others may come: none if nobody changes names meanwhile.
+    pub(super) walks: usize,
+}
+
+impl Call<'_> {
+    /// All steps before the one in which it answers.
+    pub(super) fn steps(&self) -> usize {
+        self.walks + usize::from(matches!(self.relaxed, Some(Relaxed::Fields(_))))
+    }
 }
 
 /// A history, sorted by callers.
@@ -124,6 +133,7 @@ impl<'h> Prepared<'h> {
                 footprint: Footprint::default(),
                 only_looks: only_looks(&step.op, &step.outcome),
                 relaxed: None,
+                walks: 0,
             });
         }
         let mut lanes: Vec<Vec<Call<'h>>> = lanes.into_values().collect();
@@ -154,26 +164,36 @@ impl<'h> Prepared<'h> {
         let mut found = Vec::new();
         for (lane, calls) in self.lanes.iter().enumerate() {
             for (index, call) in calls.iter().enumerate() {
-                let beside = self.overlapping(lane, call);
-                if let Some(relaxed) = relaxations.of(call.op, call.outcome, &beside) {
-                    found.push((lane, index, relaxed));
-                }
+                let overlapping = self.overlapping(lane, call);
+                let beside: Vec<&Op> = overlapping
+                    .iter()
+                    .filter(|other| other.footprint.conflicts(&call.footprint))
+                    .map(|other| other.op)
+                    .collect();
+                let relaxed = relaxations.of(call.op, &beside, !overlapping.is_empty());
+                let walks = relaxations.walks(call.op, &beside);
+                found.push((lane, index, relaxed, walks));
             }
         }
-        for (lane, index, relaxed) in found {
-            self.lanes[lane][index].relaxed = Some(relaxed);
+        for (lane, index, relaxed, walks) in found {
+            let call = &mut self.lanes[lane][index];
+            (call.relaxed, call.walks) = (relaxed, walks);
         }
     }
 
+    /// Whether a call can be looked at in steps.
+    pub(super) fn has_steps(&self) -> bool {
+        self.lanes.iter().flatten().any(|call| call.steps() > 0)
+    }
+
     /// The calls of other callers that overlap with one of this lane.
-    fn overlapping(&self, lane: usize, call: &Call<'h>) -> Vec<&'h Op> {
+    fn overlapping(&self, lane: usize, call: &Call<'h>) -> Vec<&Call<'h>> {
         let others = self.lanes.iter().enumerate().filter(|(other, _)| *other != lane);
         others
             .flat_map(|(_, calls)| {
                 let first = calls.partition_point(|other| other.returned < call.invoked);
                 calls[first..].iter().take_while(|other| other.invoked < call.returned)
             })
-            .map(|other| other.op)
             .collect()
     }
 }

@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fathom_core::flags::RenameFlags;
-use fathom_core::{Errno, FsBytes, FsPath, Op, Outcome, Payload, Target};
+use fathom_core::flags::OpenFlags;
+use fathom_core::{FsBytes, FsPath, Mode, Op, Outcome, Payload, Stat};
+use fathom_model::Model;
 use serde::Deserialize;
 
 /// The list.
@@ -39,30 +40,30 @@ impl Relaxation {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Relaxations(BTreeMap<String, Relaxation>);
 
-/// How an answer that no order gives may be taken all the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Accepted {
-    No,
-    /// The call did what the reference did.
-    AsExecuted,
-    /// The call did nothing.
-    WithoutEffect,
-}
-
 /// What is not promised of one call, because of what it overlaps with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Relaxed {
     /// Data may be a mixture.
     Data,
-    /// Size and link count may be of other moments.
-    Fields,
+    /// Each field may be of one of two moments, and the size at the end of a page of these writes.
+    Fields(Written),
     /// These names may be listed or not.
     Names(BTreeSet<FsBytes>),
-    /// The path may have been missed.
-    Missed,
     /// Counts are not compared.
     Counts,
 }
+
+/// How far writes that go on while somebody looks can come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Written {
+    /// Bytes of those that start at the end of the file, or where the caller is.
+    bytes: u64,
+    /// Greatest end of the others.
+    until: u64,
+}
+
+/// The size of a file grows by as much at once, while it is written to.
+const PAGE_BYTES: u64 = 4096;
 
 impl Relaxations {
     /// Nothing: every call is one step.
@@ -95,31 +96,46 @@ impl Relaxations {
         self.0.contains_key(name)
     }
 
-    /// What is not promised of a call that overlaps with others.
-    pub(super) fn of(&self, op: &Op, outcome: &Outcome, beside: &[&Op]) -> Option<Relaxed> {
-        if beside.is_empty() {
-            return None;
-        }
+    /// What is not promised of a call, because of what it overlaps with: `beside` has the calls that have to do
+    /// with it, `overlaps` says whether there are any others.
+    pub(super) fn of(&self, op: &Op, beside: &[&Op], overlaps: bool) -> Option<Relaxed> {
         let any = |test: fn(&Op) -> bool| beside.iter().any(|op| test(op));
-        let reads = matches!(op, Op::Read { .. } | Op::Pread { .. } | Op::MmapLoad { .. });
-        if reads && self.has("torn-read") && any(changes_data) {
-            return Some(Relaxed::Data);
-        }
-        if missed(outcome) && self.has("walk") && walks_through(op, beside) {
-            return Some(Relaxed::Missed);
-        }
         match op {
+            Op::Read { .. } | Op::Pread { .. } | Op::MmapLoad { .. } => {
+                (self.has("torn-read") && any(changes_data)).then_some(Relaxed::Data)
+            }
             Op::Stat { .. } if self.has("torn-stat") && any(changes_fields) => {
-                Some(Relaxed::Fields)
+                Some(Relaxed::Fields(written(beside)))
             }
             Op::Getdents { .. } if self.has("listing") => {
                 let names: BTreeSet<FsBytes> = beside.iter().flat_map(|op| bound(op)).collect();
                 (!names.is_empty()).then_some(Relaxed::Names(names))
             }
-            Op::Statfs { .. } if self.has("space") => Some(Relaxed::Counts),
+            Op::Statfs { .. } if self.has("space") && overlaps => Some(Relaxed::Counts),
             _ => None,
         }
     }
+
+    /// The steps of the path of a call between which others may come: none if they change no names.
+    pub(super) fn walks(&self, op: &Op, beside: &[&Op]) -> usize {
+        let changed = beside.iter().any(|op| !bound(op).is_empty());
+        if changed && self.has("walk") { Model::steps_before(op) } else { 0 }
+    }
+}
+
+fn written(beside: &[&Op]) -> Written {
+    let mut all = Written::default();
+    for op in beside {
+        match op {
+            Op::Write { data, .. } => all.bytes += data.len,
+            Op::Pwrite { data, offset, .. } => {
+                let end = u64::try_from(*offset).unwrap_or(0).saturating_add(data.len);
+                all.until = all.until.max(end);
+            }
+            _ => {}
+        }
+    }
+    all
 }
 
 fn changes_data(op: &Op) -> bool {
@@ -131,8 +147,7 @@ fn changes_data(op: &Op) -> bool {
             | Op::Fallocate { .. }
             | Op::CopyFileRange { .. }
             | Op::MmapStore { .. }
-            | Op::Open { .. }
-    )
+    ) || matches!(op, Op::Open { flags, .. } if flags.contains(OpenFlags::O_TRUNC))
 }
 
 fn changes_fields(op: &Op) -> bool {
@@ -153,8 +168,8 @@ fn changes_fields(op: &Op) -> bool {
 fn bound(op: &Op) -> Vec<FsBytes> {
     let last = |path: &FsPath| FsBytes::from(path.file_name());
     match op {
-        Op::Open { path, .. }
-        | Op::Mkdir { path, .. }
+        Op::Open { path, flags, .. } if flags.contains(OpenFlags::O_CREAT) => vec![last(path)],
+        Op::Mkdir { path, .. }
         | Op::Rmdir { path }
         | Op::Unlink { path }
         | Op::Symlink { path, .. }
@@ -165,52 +180,56 @@ fn bound(op: &Op) -> Vec<FsBytes> {
     }
 }
 
-fn missed(outcome: &Outcome) -> bool {
-    matches!(outcome.result, Err(Errno::ENOENT | Errno::ENOTDIR))
-}
-
-/// Whether a path of the operation goes through a name that somebody renames meanwhile.
-fn walks_through(op: &Op, beside: &[&Op]) -> bool {
-    let mut above: Vec<&[u8]> = Vec::new();
-    op.operands(|operand| {
-        let path = match operand {
-            fathom_core::Operand::Path(path, ..) => path,
-            fathom_core::Operand::Target(Target::Path(path) | Target::Link(path), ..) => path,
-            _ => return,
-        };
-        let names: Vec<&[u8]> = path.as_bytes().split(|byte| *byte == b'/').collect();
-        above.extend(&names[..names.len() - 1]);
-    });
-    beside.iter().any(|op| match op {
-        Op::Rename { from, to, flags } => {
-            let exchanges = flags.contains(RenameFlags::RENAME_EXCHANGE);
-            above.contains(&from.file_name()) || exchanges && above.contains(&to.file_name())
-        }
-        _ => false,
-    })
-}
-
 impl Relaxed {
-    /// Whether an answer other than the expected one may be taken.
-    pub(super) fn accepts(&self, expected: &Outcome, found: &Outcome) -> Accepted {
-        let fine = match self {
-            Relaxed::Missed => return Accepted::WithoutEffect,
+    /// Whether an answer other than the expected one may be taken. The call saw `glimpse` in the step before;
+    /// `fits` says whether the answer is one that is expected.
+    pub(super) fn accepts(
+        &self,
+        glimpse: &Outcome,
+        expected: &Outcome,
+        found: &Outcome,
+        fits: impl Fn(&Outcome) -> bool,
+    ) -> bool {
+        match self {
             Relaxed::Data => expected.result.is_ok() && found.result.is_ok(),
             Relaxed::Counts => expected.result.is_ok() && found.result.is_ok(),
-            Relaxed::Fields => same_but_torn(expected, found),
+            Relaxed::Fields(written) => {
+                torn(glimpse, expected, found, *written).is_some_and(|it| fits(&it))
+            }
             Relaxed::Names(names) => same_but_names(expected, found, names),
-        };
-        if fine { Accepted::AsExecuted } else { Accepted::No }
+        }
     }
 }
 
-fn same_but_torn(expected: &Outcome, found: &Outcome) -> bool {
-    let (Payload::Stat(want), Payload::Stat(have)) = (&expected.payload, &found.payload) else {
-        return false;
+/// The expected answer with every field that the found one has of the earlier moment, or of the middle of a write.
+fn torn(
+    glimpse: &Outcome,
+    expected: &Outcome,
+    found: &Outcome,
+    written: Written,
+) -> Option<Outcome> {
+    let (Payload::Stat(early), Payload::Stat(late), Payload::Stat(have)) =
+        (&glimpse.payload, &expected.payload, &found.payload)
+    else {
+        return None;
     };
-    let mut masked = have.clone();
-    (masked.size, masked.nlink) = (want.size, want.nlink);
-    expected.result == found.result && masked == *want
+    let least = early.size.min(late.size);
+    let most = written.until.max(least + written.bytes);
+    let in_a_write = have.size.is_multiple_of(PAGE_BYTES) && have.size > least && have.size < most;
+    // The count of a directory that is removed goes down one by one (shmem_rmdir, simple_rmdir).
+    let is_dir = late.mode.0 & Mode::S_IFMT == Mode::S_IFDIR;
+    let counts = early.nlink.min(late.nlink)..=early.nlink.max(late.nlink);
+    let nlink_between = have.nlink == early.nlink || is_dir && counts.contains(&have.nlink);
+    let of_either = |have: u32, early: u32, late: u32| if have == early { early } else { late };
+    let stat = Stat {
+        size: if have.size == early.size || in_a_write { have.size } else { late.size },
+        nlink: if nlink_between { have.nlink } else { late.nlink },
+        mode: Mode(of_either(have.mode.0, early.mode.0, late.mode.0)),
+        uid: of_either(have.uid, early.uid, late.uid),
+        gid: of_either(have.gid, early.gid, late.gid),
+        rdev: late.rdev,
+    };
+    Some(Outcome { result: expected.result, payload: Payload::Stat(Box::new(stat)) })
 }
 
 fn same_but_names(expected: &Outcome, found: &Outcome, names: &BTreeSet<FsBytes>) -> bool {
@@ -226,6 +245,8 @@ fn same_but_names(expected: &Outcome, found: &Outcome, names: &BTreeSet<FsBytes>
 
 #[cfg(test)]
 mod tests {
+    use fathom_core::Target;
+
     use super::*;
 
     #[test]
@@ -242,6 +263,7 @@ mod tests {
             Relaxations::of_profile(profile).iter().map(|(name, _)| name.to_owned()).collect()
         };
         assert_eq!(names("model"), ["space"]);
+        assert_eq!(names("reffs"), ["listing", "space", "torn-read", "torn-stat", "walk"]);
         assert!(names("ext4").contains(&"torn-read".to_owned()));
         assert!(!names("xfs").contains(&"torn-read".to_owned()));
         assert!(names("overlay-ext4").contains(&"torn-read".to_owned()));
@@ -254,33 +276,55 @@ mod tests {
             Outcome::with(Payload::Entries(entries))
         };
         let relaxed = Relaxed::Names([FsBytes::from("moved")].into());
-        let accepts = |found: &[&str]| relaxed.accepts(&list(&["a", "b", "moved"]), &list(found));
-        assert_eq!(accepts(&["a", "b"]), Accepted::AsExecuted);
-        assert_eq!(accepts(&["a", "a", "b"]), Accepted::No);
-        assert_eq!(accepts(&["a", "moved"]), Accepted::No);
+        let want = list(&["a", "b", "moved"]);
+        let accepts = |found: &[&str]| relaxed.accepts(&want, &want, &list(found), |_| false);
+        assert!(accepts(&["a", "b"]));
+        assert!(!accepts(&["a", "a", "b"]));
+        assert!(!accepts(&["a", "moved"]));
     }
 
     #[test]
     fn nothing_is_relaxed_for_a_call_that_overlaps_nothing() {
         let op = Op::Statfs { target: Target::Path(".".into()) };
-        assert_eq!(Relaxations::all().of(&op, &Outcome::ok(0), &[]), None);
-        assert_eq!(
-            Relaxations::all().of(&op, &Outcome::ok(0), &[&Op::Sync]),
-            Some(Relaxed::Counts)
-        );
+        assert_eq!(Relaxations::all().of(&op, &[], false), None);
+        assert_eq!(Relaxations::all().of(&op, &[], true), Some(Relaxed::Counts));
+        let stat = Op::Stat { target: Target::Path("d/f".into()) };
+        assert_eq!(Relaxations::all().walks(&stat, &[&Op::Sync]), 0);
+        let mkdir = Op::Mkdir { path: "d".into(), mode: Mode(0o755) };
+        assert_eq!(Relaxations::all().walks(&stat, &[&mkdir]), 2);
     }
 
+    /// Just outside of what a stat beside a write may show: any size that is neither of the two moments nor the
+    /// end of a page of the write.
     #[test]
-    fn a_path_is_missed_only_behind_a_directory_that_is_renamed() {
-        let stat = Op::Stat { target: Target::Path("d/f".into()) };
-        let rename = |from: &str| Op::Rename {
-            from: from.into(),
-            to: "x".into(),
-            flags: RenameFlags::empty(),
+    fn a_size_is_of_one_of_two_moments_or_at_the_end_of_a_page() {
+        let sized = |size, nlink| {
+            let stat = Stat { mode: Mode(0o100644), nlink, uid: 0, gid: 0, size, rdev: (0, 0) };
+            Outcome::with(Payload::Stat(Box::new(stat)))
         };
-        let missing = Outcome::err(Errno::ENOENT);
-        let relaxed = |beside: &Op| Relaxations::all().of(&stat, &missing, &[beside]);
-        assert_eq!(relaxed(&rename("d")), Some(Relaxed::Missed));
-        assert_ne!(relaxed(&rename("d/f")), Some(Relaxed::Missed));
+        let relaxed = Relaxed::Fields(Written { bytes: 6000, until: 0 });
+        let accepts = |found: Outcome| {
+            relaxed.accepts(&sized(100, 1), &sized(200, 2), &found, |one| *one == found)
+        };
+        assert!(accepts(sized(200, 1)) && accepts(sized(100, 2)));
+        assert!(accepts(sized(4096, 1)), "in the middle of the write");
+        assert!(!accepts(sized(150, 1)) && !accepts(sized(4097, 1)) && !accepts(sized(8192, 1)));
+        assert!(!accepts(sized(200, 3)) && !accepts(sized(0, 1)));
+    }
+
+    /// A directory that is removed may be seen with one link of two; a file never with a count of no moment.
+    #[test]
+    fn only_the_link_count_of_a_directory_is_seen_in_between() {
+        let counted = |mode, nlink| {
+            let stat = Stat { mode: Mode(mode), nlink, uid: 0, gid: 0, size: 0, rdev: (0, 0) };
+            Outcome::with(Payload::Stat(Box::new(stat)))
+        };
+        let accepts = |mode, nlink| {
+            let found = counted(mode, nlink);
+            let relaxed = Relaxed::Fields(Written::default());
+            relaxed.accepts(&counted(mode, 2), &counted(mode, 0), &found, |one| *one == found)
+        };
+        assert!(accepts(0o040755, 1) && accepts(0o040755, 2) && !accepts(0o040755, 3));
+        assert!(!accepts(0o100644, 1) && accepts(0o100644, 2));
     }
 }

@@ -1,4 +1,7 @@
 //! The search for an order, after Wing and Gong.
+//!
+//! Calls are one step each in a first search. If that finds no order, and Linux does some of the calls in steps (it
+//! walks a path name by name and acts upon what it found), a second search does these steps one by one.
 
 use std::collections::HashSet;
 
@@ -7,7 +10,6 @@ use fathom_model::Model;
 use twox_hash::XxHash3_128;
 
 use super::history::{Call, History, HistoryError, Prepared};
-use super::relaxed::Accepted;
 use super::{Effort, Judge, Judgement};
 use crate::check::oracle::Oracle;
 
@@ -37,16 +39,35 @@ impl<'h> Goal<'h> {
 #[derive(Clone)]
 struct Node {
     at: Vec<u32>,
+    /// How far the next call of each caller is.
+    begun: Vec<Begun>,
     model: Model,
     /// What the call of [`Goal::open`] answered, once it is placed.
     open: Option<Outcome>,
 }
 
-/// A state with several calls that could come next, and those of them that were not tried yet.
+/// How far a call is that is looked at in steps.
+#[derive(Clone, Default)]
+struct Begun {
+    steps: usize,
+    /// What it would have answered in the last step before its answer.
+    glimpse: Option<Outcome>,
+}
+
+/// What can come next of a lane.
+#[derive(Clone, Copy)]
+enum Move {
+    /// All that is left of its next call.
+    Rest(usize),
+    /// One step of it.
+    Step(usize),
+}
+
+/// A state with several moves that could come next, and those of them that were not tried yet.
 struct Frame {
     node: Node,
-    /// Lanes, the next one to be tried last.
-    untried: Vec<usize>,
+    /// The next one to be tried last.
+    untried: Vec<Move>,
     placed: usize,
 }
 
@@ -60,6 +81,8 @@ pub(super) struct Search<'a, 'h> {
     stack: Vec<Frame>,
     order: Vec<usize>,
     executed: u64,
+    /// Calls are looked at in steps.
+    in_steps: bool,
 }
 
 /// What comes next in a state.
@@ -68,8 +91,8 @@ enum Next {
     Done,
     /// Only the call of this lane needs to be tried.
     Only(usize),
-    /// One of the calls of these lanes.
-    OneOf(Vec<usize>),
+    /// One of these.
+    OneOf(Vec<Move>),
     /// This state was tried before, or nothing can be placed.
     Nothing,
 }
@@ -89,6 +112,7 @@ impl<'a, 'h> Search<'a, 'h> {
             stack: Vec::new(),
             order: Vec::new(),
             executed: 0,
+            in_steps: false,
         })
     }
 
@@ -99,6 +123,16 @@ impl<'a, 'h> Search<'a, 'h> {
 
     /// Looks for an order.
     pub(super) fn run(&mut self, goal: &Goal<'_>) -> Judgement {
+        self.in_steps = false;
+        let judgement = self.run_once(goal);
+        if judgement != Judgement::NoOrder || !self.prepared.has_steps() {
+            return judgement;
+        }
+        self.in_steps = true;
+        self.run_once(goal)
+    }
+
+    fn run_once(&mut self, goal: &Goal<'_>) -> Judgement {
         let mut explained = false;
         let complete = self.explore(goal, |_| {
             explained = true;
@@ -117,6 +151,7 @@ impl<'a, 'h> Search<'a, 'h> {
         let Some(call) = call else { return Vec::new() };
         let goal = Goal { until: call.returned, last: None, open: Some(step) };
         let mut answers: Vec<Outcome> = Vec::new();
+        self.in_steps = self.prepared.has_steps();
         self.explore(&goal, |node| {
             if let Some(answer) = node.open.as_ref().filter(|answer| !answers.contains(answer)) {
                 answers.push(answer.clone());
@@ -132,7 +167,8 @@ impl<'a, 'h> Search<'a, 'h> {
         self.stack.clear();
         self.order.clear();
         let lanes = self.prepared.lanes.len();
-        let first = Node { at: vec![0; lanes], model: self.empty.clone(), open: None };
+        let begun = vec![Begun::default(); lanes];
+        let first = Node { at: vec![0; lanes], begun, model: self.empty.clone(), open: None };
         let mut here = Some(first);
         loop {
             let Some(mut node) = here.take().or_else(|| self.another(goal)) else { return true };
@@ -147,8 +183,8 @@ impl<'a, 'h> Search<'a, 'h> {
                     }
                 }
                 Next::Only(lane) => here = self.place(node, lane, goal),
-                Next::OneOf(lanes) => {
-                    self.stack.push(Frame { node, untried: lanes, placed: self.order.len() });
+                Next::OneOf(untried) => {
+                    self.stack.push(Frame { node, untried, placed: self.order.len() });
                 }
             }
         }
@@ -159,7 +195,7 @@ impl<'a, 'h> Search<'a, 'h> {
         loop {
             let frame = self.stack.last_mut()?;
             self.order.truncate(frame.placed);
-            let Some(lane) = frame.untried.pop() else {
+            let Some(next) = frame.untried.pop() else {
                 self.stack.pop();
                 continue;
             };
@@ -167,8 +203,12 @@ impl<'a, 'h> Search<'a, 'h> {
                 true => self.stack.pop()?.node,
                 false => frame.node.clone(),
             };
-            if let Some(node) = self.place(node, lane, goal) {
-                return Some(node);
+            let after = match next {
+                Move::Rest(lane) => self.place(node, lane, goal),
+                Move::Step(lane) => self.step(node, lane, goal),
+            };
+            if after.is_some() {
+                return after;
             }
         }
     }
@@ -186,7 +226,7 @@ impl<'a, 'h> Search<'a, 'h> {
                 return Next::Only(only);
             }
             if !self.effort.reduce {
-                return self.unless_tried(node, ready);
+                return self.unless_tried(node, &ready);
             }
             if let Some(lane) = self.commuting(node, &ready) {
                 return Next::Only(lane);
@@ -196,11 +236,13 @@ impl<'a, 'h> Search<'a, 'h> {
                 let looks = self.call(node, lane).is_some_and(|call| {
                     call.only_looks && call.relaxed.is_none() && Some(call.place) != goal.open
                 });
-                if looks && let Some(after) = self.place(node.clone(), lane, goal) {
+                let fitting = if looks { self.place(node.clone(), lane, goal) } else { None };
+                let fits = fitting.is_some();
+                if let Some(after) = fitting {
                     *node = after;
                     placed = true;
                 }
-                !looks
+                !looks || !fits && self.has_step(node, lane)
             });
             if placed {
                 continue;
@@ -208,10 +250,16 @@ impl<'a, 'h> Search<'a, 'h> {
             // What only looks and does not fit here can only come after something else.
             return match ready[..] {
                 [] => Next::Nothing,
-                [only] => Next::Only(only),
-                _ => self.unless_tried(node, ready),
+                [only] if !self.has_step(node, only) => Next::Only(only),
+                _ => self.unless_tried(node, &ready),
             };
         }
+    }
+
+    /// Whether the next call of a lane has a step before its answer.
+    fn has_step(&self, node: &Node, lane: usize) -> bool {
+        let steps = self.call(node, lane).map_or(0, Call::steps);
+        self.in_steps && node.begun[lane].steps < steps
     }
 
     /// The lanes whose next call no other one precedes, the one that returned first last. `None` if all
@@ -245,27 +293,58 @@ impl<'a, 'h> Search<'a, 'h> {
         ready.iter().rev().copied().find(|&lane| alone(lane))
     }
 
-    fn unless_tried(&mut self, node: &Node, ready: Vec<usize>) -> Next {
+    fn unless_tried(&mut self, node: &Node, ready: &[usize]) -> Next {
         if self.effort.memo && !self.tried.insert(key(node)) {
             return Next::Nothing;
         }
-        Next::OneOf(ready)
+        // A call as a whole first: there are more ways in steps.
+        let steps = ready.iter().filter(|&&lane| self.has_step(node, lane));
+        let steps = steps.map(|&lane| Move::Step(lane));
+        Next::OneOf(steps.chain(ready.iter().map(|&lane| Move::Rest(lane))).collect())
+    }
+
+    /// The state after one step of the next call of a lane. A call whose path ends in the middle has ended.
+    fn step(&mut self, mut node: Node, lane: usize, goal: &Goal<'_>) -> Option<Node> {
+        let call = self.call(&node, lane)?;
+        self.executed += 1;
+        let done = node.begun[lane].steps;
+        if done < call.walks {
+            if let Err(errno) = node.model.advance(call.caller, call.op, done) {
+                return self.answered(node, lane, call, Outcome::err(errno), goal);
+            }
+        } else {
+            let glimpse = node.model.clone().finish(call.caller, call.op, call.walks);
+            node.begun[lane].glimpse = Some(glimpse);
+        }
+        node.begun[lane].steps += 1;
+        Some(node)
     }
 
     /// The state after the next call of a lane, if its answer fits.
     fn place(&mut self, mut node: Node, lane: usize, goal: &Goal<'_>) -> Option<Node> {
         let call = self.call(&node, lane)?;
         self.executed += 1;
-        let before = call.relaxed.as_ref().map(|_| node.model.clone());
-        let expected = node.model.execute_as(call.caller, call.op);
+        let done = node.begun[lane].steps.min(call.walks);
+        let expected = node.model.finish(call.caller, call.op, done);
+        self.answered(node, lane, call, expected, goal)
+    }
+
+    fn answered(
+        &mut self,
+        mut node: Node,
+        lane: usize,
+        call: &Call<'h>,
+        expected: Outcome,
+        goal: &Goal<'_>,
+    ) -> Option<Node> {
+        let begun = std::mem::take(&mut node.begun[lane]);
         if Some(call.place) == goal.open {
             node.open = Some(expected);
         } else if !self.fits(call, &expected) {
             let relaxed = call.relaxed.as_ref()?;
-            match relaxed.accepts(&expected, call.outcome) {
-                Accepted::No => return None,
-                Accepted::AsExecuted => {}
-                Accepted::WithoutEffect => node.model = before?,
+            let glimpse = begun.glimpse.as_ref().unwrap_or(&expected);
+            if !relaxed.accepts(glimpse, &expected, call.outcome, |one| self.fits(call, one)) {
+                return None;
             }
         }
         node.at[lane] += 1;
@@ -287,8 +366,12 @@ impl<'a, 'h> Search<'a, 'h> {
 fn key(node: &Node) -> u128 {
     let mut hash = XxHash3_128::with_seed(0);
     hash.write(&node.model.state_digest().0.to_le_bytes());
-    for at in &node.at {
+    for (at, begun) in node.at.iter().zip(&node.begun) {
         hash.write(&at.to_le_bytes());
+        hash.write(&[begun.steps as u8]);
+        if let Some(glimpse) = &begun.glimpse {
+            hash.write(glimpse.to_string().as_bytes());
+        }
     }
     if let Some(open) = &node.open {
         hash.write(open.to_string().as_bytes());

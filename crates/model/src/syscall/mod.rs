@@ -39,6 +39,7 @@ mod small;
 mod stat;
 mod state;
 mod statfs;
+mod steps;
 mod symlink;
 #[cfg(test)]
 mod testing;

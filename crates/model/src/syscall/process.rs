@@ -8,6 +8,7 @@ use fathom_core::Mode;
 use super::Model;
 use super::callers::Others;
 use super::file::Files;
+use super::steps::Reached;
 use crate::config::Config;
 use crate::volume::{Identity, Ino, ROOT};
 
@@ -19,6 +20,8 @@ pub(super) struct Process {
     pub(super) umask: Mode,
     /// The working directory, pinned unless it is the root.
     pub(super) directory: Ino,
+    /// Where a call that is done in steps has come to, pinned.
+    pub(super) reached: Reached,
 }
 
 impl Process {
@@ -29,6 +32,7 @@ impl Process {
             identity: Identity::first(config),
             umask: Mode(config.umask.0 & 0o777),
             directory: ROOT,
+            reached: Reached::Nothing,
         }
     }
 
@@ -36,6 +40,7 @@ impl Process {
     pub(super) fn leave(&mut self) {
         self.files = Files::default();
         self.directory = ROOT;
+        self.reached = Reached::Nothing;
     }
 
     /// Whether the two have the same identity, mask and working directory, and no open files.
@@ -43,14 +48,15 @@ impl Process {
         let closed = |process: &Process| process.files.iter().next().is_none();
         closed(self)
             && closed(other)
-            && (&self.identity, self.umask, self.directory)
-                == (&other.identity, other.umask, other.directory)
+            && (&self.identity, self.umask, self.directory, self.reached)
+                == (&other.identity, other.umask, other.directory, other.reached)
     }
 
-    /// What it keeps on the volume: its open files and its working directory.
+    /// What it keeps on the volume: its open files, its working directory, and where a call has come to.
     pub(super) fn pinned(&self) -> impl Iterator<Item = Ino> {
         let directory = Some(self.directory).filter(|directory| *directory != ROOT);
-        self.files.iter().map(|(_, file)| file.ino).chain(directory)
+        let files = self.files.iter().map(|(_, file)| file.ino);
+        files.chain(directory).chain(self.reached.ino())
     }
 }
 

@@ -6,6 +6,7 @@ use fathom_core::{Errno, FsPath, Kind, Mode};
 
 use super::Model;
 use super::permission::Mask;
+use super::steps::Reached;
 use crate::volume::{Ino, ROOT};
 
 /// A path of this length and more is `ENAMETOOLONG` (`PATH_MAX`, with its terminating NUL).
@@ -82,6 +83,9 @@ impl<'p> PathWalk<'p> {
 impl Model {
     /// The inode that a path names (`filename_lookup`).
     pub(super) fn resolve(&self, path: &FsPath, follow: Follow) -> Result<Ino, Errno> {
+        if let Reached::Node(found) = self.current.reached {
+            return Ok(found);
+        }
         self.resolve_last(self.begin_walk(path)?, follow, false)
     }
 
@@ -95,9 +99,14 @@ impl Model {
         self.walk_to_last(&mut self.begin_walk(path)?)
     }
 
-    /// A resolution that starts in the working directory of the caller (`path_init`).
+    /// A resolution that starts in the working directory of the caller (`path_init`), or where a call that is
+    /// done in steps has come to.
     pub(super) fn begin_walk<'p>(&self, path: &'p FsPath) -> Result<PathWalk<'p>, Errno> {
-        PathWalk::new(self.current.directory, path)
+        let start = match self.current.reached {
+            Reached::Directory(directory) => directory,
+            Reached::Nothing | Reached::Node(_) => self.current.directory,
+        };
+        PathWalk::new(start, path)
     }
 
     /// `path_lookupat`, `lookup_last`

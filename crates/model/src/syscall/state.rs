@@ -4,12 +4,14 @@ use fathom_core::{Caller, Digest};
 
 use super::Model;
 use super::process::Process;
+use super::steps::Reached;
 use crate::volume::{Identity, Ino, ROOT};
 
 /// Keeps these hashes apart from those of trees and traces.
 const DOMAIN_SLOT: u64 = 7;
 const DOMAIN_PROCESS: u64 = 8;
 const DOMAIN_DIRECTORY: u64 = 9;
+const DOMAIN_REACHED: u64 = 40;
 
 impl Model {
     /// Digest of the visible tree and of every process (open files, identity, mask, working
@@ -54,6 +56,18 @@ impl Model {
             self.pack_inode(process.directory, &mut packed);
             packed.extend_from_slice(caller_bytes);
             *sum += Digest::of(DOMAIN_DIRECTORY, &packed);
+        }
+        if let Some(ino) = process.reached.ino() {
+            packed.clear();
+            self.pack_inode(ino, &mut packed);
+            // Two without a name are told apart only by who else has them.
+            let shared_with = self.open_files().position(|file| file.ino == ino);
+            let reached_by = self.processes().position(|other| other.reached.ino() == Some(ino));
+            packed
+                .extend([shared_with, reached_by].map(|place| place.map_or(u8::MAX, |n| n as u8)));
+            packed.push(u8::from(matches!(process.reached, Reached::Node(_))));
+            packed.extend_from_slice(caller_bytes);
+            *sum += Digest::of(DOMAIN_REACHED, &packed);
         }
     }
 

@@ -134,7 +134,7 @@ impl Reference {
 
 /// The races that a FUSE server can have: for the others the kernel holds the lock of the file or of the
 /// directory while it asks the server.
-const SERVED: [Race; 1] = [Race::Rename];
+const SERVED: [Race; 1] = [Race::Xattr];
 
 impl Entry for Reference {
     fn offers(&self) -> Offers {

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use fathom_core::flags::{FallocateMode, RenameFlags, XattrFlags};
 use fathom_core::{Errno, FsBytes, Kind, Mode};
-use fathom_model::{DirEntry, Identity, NewNode, ROOT, Race, Volume};
+use fathom_model::{DirEntry, NewNode, Race, Volume};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, Filesystem, FopenFlags, Generation,
     INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyCreate,
@@ -102,27 +102,18 @@ impl Server {
         }
     }
 
-    /// [`Race::Rename`]: the old name is gone for a moment before the new one is there.
-    fn rename_in_halves(
-        &self,
-        caller: &Identity,
-        from: (u64, &[u8]),
-        to: (u64, &[u8]),
-    ) -> Result<(), Errno> {
-        let plain = RenameFlags::empty();
-        let aside = format!("aside-{:?}", std::thread::current().id());
-        let aside = (ROOT, aside.as_bytes());
-        self.state().volume().clone().rename(caller, from.0, from.1, to.0, to.1, plain)?;
-        if from == to || self.state().rename(caller, from, aside, plain).is_err() {
-            return self.state().rename(caller, from, to, plain);
+    /// [`Race::Xattr`]: the old value is gone for a moment before the new one is there. The kernel asks for
+    /// values without a lock, so this is a race that others see through it.
+    fn forgets_attribute(&self, ino: u64, name: &[u8], value: &[u8], flags: XattrFlags) -> bool {
+        let mut state = self.state();
+        let forgotten = state.volume().config().race == Some(Race::Xattr)
+            && state.volume().clone().setxattr(ino, name, value, flags).is_ok()
+            && state.volume_mut().removexattr(ino, name).is_ok();
+        drop(state);
+        if forgotten {
+            std::thread::sleep(GAP);
         }
-        std::thread::sleep(GAP);
-        let second = self.state().rename(caller, aside, to, plain);
-        if second.is_err() {
-            // What was moved aside goes back, so that it is not lost for ever.
-            let _ = self.state().rename(caller, aside, from, plain);
-        }
-        second
+        forgotten
     }
 
     /// The rule for access times of a file or directory that was opened with these flags.
@@ -186,6 +177,9 @@ impl Filesystem for Server {
         let wanted = [
             // Lookups and readdirs of one directory side by side.
             InitFlags::FUSE_PARALLEL_DIROPS,
+            // A write is one request, as long as it is shorter than those are at most. Otherwise every page
+            // is one, and another caller sees the file between two of them.
+            InitFlags::FUSE_BIG_WRITES,
             // File handles stay good when the kernel has forgotten the inode: it looks up `.` in it.
             InitFlags::FUSE_EXPORT_SUPPORT,
             // O_TRUNC comes with OPEN. As a request of its own it would look like truncate(2), which
@@ -344,11 +338,7 @@ impl Filesystem for Server {
         let flags = RenameFlags::from_bits_retain(flags.bits());
         let (from, to) = ((parent.0, name.as_bytes()), (newparent.0, newname.as_bytes()));
         let caller = caller::of(req);
-        let race = self.state().volume().config().race;
-        let result = match race {
-            Some(Race::Rename) if flags.is_empty() => self.rename_in_halves(&caller, from, to),
-            _ => self.state().rename(&caller, from, to, flags),
-        };
+        let result = self.state().rename(&caller, from, to, flags);
         answer_empty(reply, result);
     }
 
@@ -579,7 +569,10 @@ impl Filesystem for Server {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        let flags = XattrFlags::from_bits_retain(flags as u32);
+        let mut flags = XattrFlags::from_bits_retain(flags as u32);
+        if self.forgets_attribute(ino.0, name.as_bytes(), value, flags) {
+            flags = XattrFlags::empty();
+        }
         let mut state = self.state();
         let result = xattr_name(name, &self.options).and_then(|name| {
             node_flags::check(state.volume(), ino.0, Wish::Change)?;
