@@ -24,6 +24,11 @@ const WAIT_WEIGHT: u32 = 3;
 /// A call may wait for a server that starts again, and for what others may reclaim before it.
 const NETWORK_DEADLINE: Duration = Duration::from_secs(120);
 
+/// How long a call on a subject may take if `asked` was asked for: over a network it takes its time.
+pub(crate) fn call_deadline(spec: &Spec, asked: Duration) -> Duration {
+    if spec.offers().network { asked.max(NETWORK_DEADLINE) } else { asked }
+}
+
 /// How often something happens to a server.
 const SERVER_WEIGHT: u32 = 2;
 
@@ -77,9 +82,7 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
     };
     let mut plan = Plan::new(seed, config, reference);
     plan.explore = exploration(args)?;
-    if offers.network {
-        plan.explore.deadline = plan.explore.deadline.max(NETWORK_DEADLINE);
-    }
+    plan.explore.deadline = call_deadline(&spec, plan.explore.deadline);
     plan.ops_max = args.ops;
     plan.budget = match (args.ops, args.budget) {
         (None, None) => Some(BUDGET_DEFAULT),

@@ -166,6 +166,9 @@ pub struct Quirks {
     /// `open` for reading with `O_TRUNC`, whose effect open(2) leaves open, may be refused (NFS 4: the size is
     /// set with an open that may not write, which is `NFS4ERR_OPENMODE`).
     pub truncation_of_readers_varies: bool,
+    /// `open` with `O_APPEND` and `O_DIRECT` is refused, after the file was made or before (NFS: the client does
+    /// not know the end of a file that others append to).
+    pub direct_append_varies: bool,
     /// Data is written as who opened the file, so that whether a write drops setuid and setgid depends on him
     /// (NFS: the credentials of the open file go with every WRITE).
     pub writes_as_opener: bool,
@@ -345,6 +348,7 @@ const DEFAULT: Quirks = Quirks {
     close_to_open: false,
     refusals_vary: false,
     truncation_of_readers_varies: false,
+    direct_append_varies: false,
     writes_as_opener: false,
     silly_renames: false,
     statfs_comparable: false,
@@ -421,6 +425,7 @@ const PROFILES: &[(&str, &str)] = profiles![
     "nfs-4.2",
     "nfs-over-fuse",
     "nfs-ganesha",
+    "nfs-memory",
     "littlefs",
     "fatfs",
     "rsext4",

@@ -19,6 +19,7 @@ use crate::execution::{self, Comparison};
 use crate::locate::{
     callers_finding, crash_finding, demand_trust, design_finding, finding_dir, fsck_finding, locate,
 };
+use crate::plan::call_deadline;
 use crate::subjects::Spec;
 use crate::supervise::worker::{self, About};
 use crate::text::{bold, print, print_json};
@@ -52,7 +53,8 @@ pub(crate) fn run(args: &ReplayArgs, out: &Path, json: bool) -> Result<Ending> {
         labels: Default::default(),
     };
     let replayed = config.signature.as_ref().map_or_else(String::new, ToString::to_string);
-    worker::limit(args.deadline, None);
+    let deadline = call_deadline(&spec, args.deadline);
+    worker::limit(deadline, None);
     worker::describe(About { sources: vec![source], replayed: Some(replayed), ..About::default() });
     let run = AgainRun::start(Kind::Replay, &spec.to_string(), &args.what, out);
     let (shown, replay) = with_subject(&spec, &config.reference, |subject| {
@@ -60,7 +62,7 @@ pub(crate) fn run(args: &ReplayArgs, out: &Path, json: bool) -> Result<Ending> {
             Some(stored) => replay_from_disks(subject, &stored.trace, &stored.disks)?,
             None => None,
         };
-        Ok((shown, replay_supervised(subject, &trace, args.deadline, &worker::supervision())?))
+        Ok((shown, replay_supervised(subject, &trace, deadline, &worker::supervision())?))
     })?;
     run.finish(replay.steps.len(), verdict_text(&replay));
     let disks = stored.map_or(0, |stored| stored.disks.len());

@@ -39,12 +39,14 @@ use crate::choice::Choices;
 /// configuration.
 const REFUSED_MAX: u32 = 10_000;
 
-/// What may happen to a server, one at a time.
-const SERVER_EVENTS: [ServerEvents; 4] = [
+/// What may happen to a server: one thing at a time, or a restart while a client holds locks.
+const SERVER_EVENTS: [ServerEvents; 6] = [
     ServerEvents::SERVER_STOP,
     ServerEvents::SERVER_KILL,
     ServerEvents::EXPORT_REMOVE,
     ServerEvents::CLIENT_EXPIRE,
+    ServerEvents::LOCK_ROUND,
+    ServerEvents::LOCK_ROUND.union(ServerEvents::SERVER_STOP),
 ];
 
 /// How long nothing is called: less than any timer, longer than the commit interval of journals (5 s),

@@ -71,6 +71,15 @@ impl Model {
                 "open(2) leaves it open what O_TRUNC does to a file that is opened to read it",
             );
         }
+        let direct_append = OpenFlags::O_APPEND | OpenFlags::O_DIRECT;
+        if let Op::Open { flags, .. } = op
+            && self.quirks().direct_append_varies
+            && flags.contains(direct_append)
+        {
+            return Some(
+                "the client refuses O_APPEND with O_DIRECT, before or after making a file",
+            );
+        }
         if self.quirks().writes_as_opener && self.kills_by_writing(op) {
             return Some("whether setuid and setgid go depends on who opened the file");
         }

@@ -17,7 +17,7 @@ use super::{
     split_off,
 };
 use crate::Recipe;
-use crate::nfs::{Behind, NfsSetup, NfsSubject, NfsVersion, ProxyLie, ServerKind};
+use crate::nfs::{Behind, LockLie, NfsSetup, NfsSubject, NfsVersion, ProxyLie, ServerKind};
 use crate::sys::{View, in_guest};
 
 const PREFIX: &str = "nfs:";
@@ -46,6 +46,8 @@ struct Network {
     mutant: Option<Mutant>,
     /// What stands between client and server.
     proxy: Option<ProxyLie>,
+    /// What goes wrong with locks.
+    lock_lie: Option<LockLie>,
     version: NfsVersion,
     server: ServerKind,
     clients: usize,
@@ -112,6 +114,7 @@ impl Family for NetworkFileSystems {
             behind: behind.to_owned(),
             mutant: None,
             proxy: None,
+            lock_lie: None,
             version: NfsVersion::default(),
             server: ServerKind::default(),
             clients: 1,
@@ -134,6 +137,9 @@ impl fmt::Display for Network {
             write!(f, ":{}", mutant.name())?;
         }
         if let Some(lie) = self.proxy {
+            write!(f, ":{}", lie.name())?;
+        }
+        if let Some(lie) = self.lock_lie {
             write!(f, ":{}", lie.name())?;
         }
         if self.version != NfsVersion::default() {
@@ -182,24 +188,42 @@ impl Network {
             return Err(refused(text));
         }
         network.lossy |= asked.lossy;
-        match asked.mutant.map(|name| (name, name.parse::<ProxyLie>())) {
-            None => {}
-            Some((_, Ok(lie))) if network.version == NfsVersion::V3 => network.proxy = Some(lie),
-            Some((name, Ok(_))) => {
-                return Err(refused(format!("the proxy of {name} speaks NFS 3: add --nfs 3")));
-            }
-            Some((name, Err(()))) if network.behind == REFFS => {
-                network.mutant = Some(parse_mutant(name)?);
-            }
-            Some((name, Err(()))) => {
-                let lies = ProxyLie::ALL.map(ProxyLie::name).join(", ");
-                return Err(refused(format!(
-                    "{name} is no lie of a proxy ({lies}), and only {PREFIX}{REFFS} has mutants"
-                )));
-            }
+        if let Some(name) = asked.mutant {
+            network.go_wrong(name)?;
         }
         network.space_bytes = asked.space_bytes.or(network.space_bytes);
         Ok(network)
+    }
+
+    /// Takes over what is to go wrong: a lie of a proxy, one about locks, or a mutant of the reference.
+    fn go_wrong(&mut self, name: &str) -> Result<(), CatalogueError> {
+        let refused = |text: String| CatalogueError::Refused(text);
+        if let Ok(lie) = name.parse::<LockLie>() {
+            let is_possible = self.version != NfsVersion::V3 && self.server == ServerKind::Kernel;
+            if !is_possible || self.clients != 2 {
+                return Err(refused(format!(
+                    "{name} needs --server kernel, --nfs 4.0, 4.1 or 4.2, and --clients 2"
+                )));
+            }
+            self.lock_lie = Some(lie);
+            return Ok(());
+        }
+        match name.parse::<ProxyLie>() {
+            Ok(lie) if self.version == NfsVersion::V3 => self.proxy = Some(lie),
+            Ok(_) => {
+                return Err(refused(format!("the proxy of {name} speaks NFS 3: add --nfs 3")));
+            }
+            Err(()) if self.behind == REFFS => self.mutant = Some(parse_mutant(name)?),
+            Err(()) => {
+                let lies = ProxyLie::ALL.map(ProxyLie::name).join(", ");
+                let about_locks = LockLie::ALL.map(LockLie::name).join(", ");
+                return Err(refused(format!(
+                    "{name} is no lie of a proxy ({lies}) or about locks ({about_locks}), and only \
+                     {PREFIX}{REFFS} has mutants"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// The file system behind the server, as a subject of its own.
@@ -224,8 +248,8 @@ impl Network {
             None if self.behind == MEMORY => Behind::Memory,
             None => Behind::Reffs { config: Box::new(reference.clone()), mutant: self.mutant },
         };
-        let Network { server, version, clients, proxy, lossy, .. } = *self;
-        Ok(NfsSetup { behind, server, version, clients, proxy, lossy })
+        let Network { server, version, clients, proxy, lock_lie, lossy, .. } = *self;
+        Ok(NfsSetup { behind, server, version, clients, proxy, lock_lie, lossy })
     }
 
     /// What this version of NFS makes of a file system.
@@ -235,6 +259,9 @@ impl Network {
             ServerKind::Ganesha => layers.push("nfs-ganesha".to_owned()),
             ServerKind::Kernel if self.behind == REFFS => layers.push("nfs-over-fuse".to_owned()),
             ServerKind::Kernel => {}
+        }
+        if self.behind == MEMORY {
+            layers.push("nfs-memory".to_owned());
         }
         for layer in layers {
             let layered = config.quirks.with_layer(&layer, running_kernel());

@@ -58,6 +58,11 @@ impl Client {
             // A mount of its own: what another one remembers of the server must not show here.
             "nosharecache".to_owned(),
         ];
+        if setup.clients > 1 {
+            // A name that a client remembers may lead to a file that another client has replaced. Close-to-open
+            // is about files: nfs(5), "Directory entry caching".
+            options.push("lookupcache=none".to_owned());
+        }
         if setup.version == NfsVersion::V3 {
             let port = match setup.server {
                 ServerKind::Kernel => services::PORT,

@@ -172,7 +172,6 @@ fn configuration(setup: &NfsSetup, library: &str, path: &Path, place: &Path) -> 
          Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false; mount_path_pseudo = true; }}\n\
          NFSV4 {{ RecoveryRoot = {place}; Graceless = true; Minor_Versions = 0,1,2; Only_Numeric_Owners = true; \
          Delegations = false; }}\n\
-         MDCACHE {{ Dir_Chunk = 0; }}\n\
          EXPORT {{ Export_Id = 1; Path = {path}; Pseudo = /; Access_Type = RW; \
          Squash = No_Root_Squash; SecType = sys; Protocols = {protocol}; Transports = TCP; \
          Attr_Expiration_Time = 0; FSAL {{ Name = {library}; }} }}\n"

@@ -17,6 +17,7 @@
 
 mod client;
 mod ganesha;
+mod locks;
 mod nfsd;
 mod proxy;
 mod server;
@@ -41,10 +42,12 @@ use crate::error::SubjectError;
 use crate::host::{Backend, HostSubject};
 use crate::sys::View;
 use client::Client;
+use locks::Sides;
 use server::Server;
 use store::Store;
 
 pub use proxy::ProxyLie;
+pub(crate) use setup::LockLie;
 pub use setup::{Behind, NfsSetup, NfsVersion, ServerKind};
 
 /// Where everything is, in the memory of the guest.
@@ -59,6 +62,11 @@ const HIDDEN_XATTRS: [&str; 3] = ["system.nfs4_acl", "system.nfs4_dacl", "system
 
 /// On a clock that stands still while something is done, the shortest sleep is a wait for all of it.
 const SETTLED: Duration = Duration::from_millis(1);
+
+/// The time that passes after every operation on Ganesha. It is taken to tell versions of a directory apart by
+/// its time of change, which the kernel takes from a clock of this grain (`CONFIG_HZ` 100): two changes within it
+/// would look like one to clients.
+const TICK: Duration = Duration::from_millis(20);
 
 /// Whether a server runs in this process: a guest has one.
 static RUNS: AtomicBool = AtomicBool::new(false);
@@ -75,6 +83,8 @@ pub struct NfsBackend {
     server: Server,
     store: Store,
     key_next: u64,
+    /// Answers to locks that cannot be, until they are asked for.
+    wrong_locks: Vec<String>,
     _place: Place,
 }
 
@@ -124,6 +134,10 @@ impl NfsSubject {
             make_lossy()?;
         }
         let clients = Client::mount_all(&setup)?;
+        if matches!(setup.behind, Behind::Memory) {
+            let failed = SubjectError::io("make", locks::LOCKED_FILE);
+            locks::make_file(clients[0].mount()).map_err(failed)?;
+        }
         let backend = NfsBackend {
             name: name.to_owned(),
             setup,
@@ -131,6 +145,7 @@ impl NfsSubject {
             server,
             store,
             key_next: store::START + 1,
+            wrong_locks: Vec::new(),
             _place: place,
         };
         let root = backend.root()?;
@@ -149,6 +164,7 @@ impl NfsBackend {
 
     /// Makes the clients forget what they know: the store is another one now.
     fn forget_caches(&self) -> Result<(), SubjectError> {
+        proxy::begin_again();
         const DROP: &str = "/proc/sys/vm/drop_caches";
         // Names and inodes; pages of files go with their inodes.
         fs::write(DROP, "2").map_err(SubjectError::io("write", DROP))?;
@@ -172,7 +188,12 @@ impl Backend for NfsBackend {
     }
 
     fn capabilities(&self) -> BTreeSet<Capability> {
-        BTreeSet::from([Capability::Devices, Capability::Server])
+        let mut capabilities = BTreeSet::from([Capability::Devices]);
+        // What Ganesha has in its own memory ends with it.
+        if !matches!(self.setup.behind, Behind::Memory) {
+            capabilities.insert(Capability::Server);
+        }
+        capabilities
     }
 
     fn reset(&mut self) -> Result<OwnedFd, HarnessFault> {
@@ -226,21 +247,38 @@ impl Backend for NfsBackend {
     }
 
     fn disturb(&mut self, events: ServerEvents) -> Result<(), HarnessFault> {
-        let ends = ServerEvents::SERVER_STOP | ServerEvents::SERVER_KILL;
-        if events.intersects(ends) {
-            self.server.restart(events.contains(ServerEvents::SERVER_KILL))?;
+        let others = events - ServerEvents::LOCK_ROUND;
+        if !events.contains(ServerEvents::LOCK_ROUND) || !self.server.locks(&self.setup) {
+            return Ok(self.server.suffer(others)?);
         }
-        if events.contains(ServerEvents::EXPORT_REMOVE) {
-            self.server.export_again()?;
-        }
-        if events.contains(ServerEvents::CLIENT_EXPIRE) {
-            self.server.expire_clients()?;
+        let (first, last) = (&self.clients[0], &self.clients[self.clients.len() - 1]);
+        let sides = Sides {
+            first: first.mount(),
+            second: last.mount(),
+            same_client: self.clients.len() == 1,
+        };
+        self.wrong_locks.extend(sides.round()?);
+        let happens = match self.setup.lock_lie {
+            Some(LockLie::ForgetLocks) => ServerEvents::CLIENT_EXPIRE,
+            None => others,
+        };
+        if !happens.is_empty() {
+            let server = &mut self.server;
+            self.wrong_locks.extend(sides.round_around(|| server.suffer(happens))?);
         }
         Ok(())
     }
 
+    fn after_operation(&mut self) {
+        if self.server.remembers() {
+            std::thread::sleep(TICK);
+        }
+    }
+
     fn complaints(&mut self) -> Result<Vec<String>, HarnessFault> {
-        self.store.complaints()
+        let mut complaints = self.store.complaints()?;
+        complaints.append(&mut self.wrong_locks);
+        Ok(complaints)
     }
 
     fn has_ended(&mut self) -> bool {

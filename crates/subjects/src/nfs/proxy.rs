@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use super::server::PORT as SERVER_PORT;
@@ -25,7 +25,7 @@ const RECORD_BYTES_MAX: u32 = 8 << 20;
 pub enum ProxyLie {
     /// None: everything is passed on.
     None,
-    /// Every third write is acknowledged as stable, and goes nowhere.
+    /// Some writes are acknowledged as stable, and go nowhere: those of 1, 4, 7, … bytes.
     DropWrite,
     /// The attributes of a file are for ever those that were asked for first.
     StaleAttributes,
@@ -57,8 +57,23 @@ impl FromStr for ProxyLie {
     }
 }
 
+/// The only one: a process has one proxy.
+static LIAR: OnceLock<Arc<Mutex<Liar>>> = OnceLock::new();
+
+/// Lets the proxy forget what it knows, since the store is another one now: what it does follows from the
+/// operations since then, so that they can be run again.
+pub(super) fn begin_again() {
+    if let Some(liar) = LIAR.get() {
+        let mut liar = lock(liar);
+        *liar = Liar::new(liar.lie);
+    }
+}
+
 /// Starts a proxy, which ends with the process.
 pub(super) fn start(lie: ProxyLie) -> Result<(), SubjectError> {
+    let liar = LIAR.get_or_init(|| Arc::new(Mutex::new(Liar::new(lie)))).clone();
+    // What it knows of a store that is gone would be about nothing.
+    *lock(&liar) = Liar::new(lie);
     let failed = SubjectError::io("listen at", "the port of the proxy");
     let listener = match TcpListener::bind((Ipv4Addr::LOCALHOST, PORT)) {
         Ok(listener) => listener,
@@ -66,7 +81,6 @@ pub(super) fn start(lie: ProxyLie) -> Result<(), SubjectError> {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Ok(()),
         Err(error) => return Err(failed(error)),
     };
-    let liar = Arc::new(Mutex::new(Liar::new(lie)));
     let accept = move || {
         for client in listener.incoming().flatten() {
             let liar = liar.clone();
@@ -155,7 +169,6 @@ const STABLE: u32 = 2;
 /// What the proxy remembers to lie.
 struct Liar {
     lie: ProxyLie,
-    writes: u64,
     /// What is being asked, by the identifier of the call.
     asked: HashMap<u32, (u32, Vec<u8>)>,
     /// The first attributes of each handle.
@@ -166,7 +179,7 @@ struct Liar {
 
 impl Liar {
     fn new(lie: ProxyLie) -> Liar {
-        Liar { lie, writes: 0, asked: HashMap::new(), first: HashMap::new(), names: Vec::new() }
+        Liar { lie, asked: HashMap::new(), first: HashMap::new(), names: Vec::new() }
     }
 
     /// Changes a call, or answers it itself.
@@ -177,7 +190,7 @@ impl Liar {
         }
         let at = message.len() - arguments.rest().len();
         match (self.lie, call.procedure) {
-            (ProxyLie::DropWrite, WRITE) => self.drop_write(&call, &message[at..]),
+            (ProxyLie::DropWrite, WRITE) => Liar::drop_write(&call, &message[at..]),
             (ProxyLie::StaleAttributes, GETATTR | LOOKUP | ACCESS) => {
                 let handle = Reader::new(&message[at..]).opaque()?.to_vec();
                 self.asked.insert(call.xid, (call.procedure, handle));
@@ -202,15 +215,15 @@ impl Liar {
         }
     }
 
-    /// Every third write is acknowledged and forgotten.
-    fn drop_write(&mut self, call: &Call, arguments: &[u8]) -> Option<Vec<u8>> {
-        self.writes += 1;
-        if !self.writes.is_multiple_of(3) {
-            return None;
-        }
+    /// Acknowledges and forgets a third of all writes, chosen by their sizes, so that they are the same ones when
+    /// operations are run again.
+    fn drop_write(call: &Call, arguments: &[u8]) -> Option<Vec<u8>> {
         let mut reader = Reader::new(arguments);
         reader.opaque()?;
         let (_, _, count) = (reader.number()?, reader.number()?, reader.number()?);
+        if count % 3 != 1 {
+            return None;
+        }
         // Done, no attributes before and after, all bytes, stable, and a verifier of two words.
         let answer = call.answer().number(0).number(0).number(0).number(count).number(STABLE);
         Some(answer.number(0).number(0).bytes)
@@ -273,16 +286,17 @@ mod tests {
     }
 
     #[test]
-    fn every_third_write_is_dropped() {
+    fn a_third_of_all_writes_is_dropped() {
         let mut liar = Liar::new(ProxyLie::DropWrite);
-        let write = || {
-            let arguments = Writer::default().opaque(b"handle").number(0).number(0).number(5);
-            call_of(7, WRITE, arguments.number(2).opaque(b"hello"))
+        let write = |count: u32| {
+            let arguments = Writer::default().opaque(b"handle").number(0).number(0).number(count);
+            call_of(7, WRITE, arguments.number(2).opaque(&vec![0; count as usize]))
         };
-        let answers: Vec<bool> = (0..6).map(|_| liar.call(&mut write()).is_some()).collect();
-        assert_eq!(answers, [false, false, true, false, false, true]);
+        let answers: Vec<bool> =
+            (0..6).map(|count| liar.call(&mut write(count)).is_some()).collect();
+        assert_eq!(answers, [false, true, false, false, true, false]);
         let mut honest = Liar::new(ProxyLie::None);
-        assert!((0..6).all(|_| honest.call(&mut write()).is_none()));
+        assert!((0..6).all(|count| honest.call(&mut write(count)).is_none()));
     }
 
     #[test]

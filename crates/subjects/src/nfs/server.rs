@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use fathom_core::flags::ServerEvents;
+
 use super::ganesha::Ganesha;
 use super::nfsd::Nfsd;
-use super::setup::{NfsSetup, ServerKind};
+use super::setup::{NfsSetup, NfsVersion, ServerKind};
 use super::{Place, SubjectError};
 
 /// The port of the server, in the network of the guest.
@@ -34,8 +36,29 @@ impl Server {
         matches!(self, Server::Ganesha(_))
     }
 
+    /// Whether locks are tried: with NFS 4 of the kernel, which lets clients reclaim them after a restart. Ganesha
+    /// has no grace period here, and calls of the lock manager of NFS 3 do not return, for an unknown reason.
+    pub(super) fn locks(&self, setup: &NfsSetup) -> bool {
+        matches!(self, Server::Kernel(_)) && setup.version != NfsVersion::V3
+    }
+
+    /// Lets something happen to it, until it is over.
+    pub(super) fn suffer(&mut self, events: ServerEvents) -> Result<(), SubjectError> {
+        let ends = ServerEvents::SERVER_STOP | ServerEvents::SERVER_KILL;
+        if events.intersects(ends) {
+            self.restart(events.contains(ServerEvents::SERVER_KILL))?;
+        }
+        if events.contains(ServerEvents::EXPORT_REMOVE) {
+            self.export_again()?;
+        }
+        if events.contains(ServerEvents::CLIENT_EXPIRE) {
+            self.expire_clients()?;
+        }
+        Ok(())
+    }
+
     /// Ends it and starts it again; killed, it loses what it knew of its clients.
-    pub(super) fn restart(&mut self, killed: bool) -> Result<(), SubjectError> {
+    fn restart(&mut self, killed: bool) -> Result<(), SubjectError> {
         match self {
             Server::Kernel(server) => server.restart(killed),
             Server::Ganesha(server) => server.restart(killed),
@@ -43,7 +66,7 @@ impl Server {
     }
 
     /// Takes the export away and brings it back.
-    pub(super) fn export_again(&mut self) -> Result<(), SubjectError> {
+    fn export_again(&mut self) -> Result<(), SubjectError> {
         match self {
             Server::Kernel(server) => server.unexport().and_then(|()| server.export()),
             // It reads its configuration again, in which the export is gone, and then back.
@@ -52,7 +75,7 @@ impl Server {
     }
 
     /// Forgets what clients hold, as if they had not been heard of for too long.
-    pub(super) fn expire_clients(&mut self) -> Result<(), SubjectError> {
+    fn expire_clients(&mut self) -> Result<(), SubjectError> {
         match self {
             Server::Kernel(server) => server.expire_clients(),
             Server::Ganesha(_) => Ok(()),

@@ -99,6 +99,33 @@ impl FromStr for ServerKind {
     }
 }
 
+/// A way to lose locks, which must be noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LockLie {
+    /// The server forgets what a client holds while another one tries to lock: NFS 4 of the kernel.
+    ForgetLocks,
+}
+
+impl LockLie {
+    /// All of them.
+    pub(crate) const ALL: [LockLie; 1] = [LockLie::ForgetLocks];
+
+    /// As the command line has it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            LockLie::ForgetLocks => "forget-locks",
+        }
+    }
+}
+
+impl FromStr for LockLie {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<LockLie, ()> {
+        LockLie::ALL.into_iter().find(|lie| lie.name() == text).ok_or(())
+    }
+}
+
 /// What is behind the server.
 #[derive(Clone, Debug)]
 pub enum Behind {
@@ -128,6 +155,8 @@ pub struct NfsSetup {
     pub clients: usize,
     /// What stands in between.
     pub proxy: Option<ProxyLie>,
+    /// What goes wrong with locks.
+    pub(crate) lock_lie: Option<LockLie>,
     /// Whether packets are lost and delayed.
     pub lossy: bool,
 }

@@ -13,6 +13,7 @@ use rustix::fs::{CWD, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, UnmountFlags, move_mount, unmount};
 
+use super::locks;
 use super::setup::Behind;
 use crate::dir::scratch;
 use crate::error::SubjectError;
@@ -51,7 +52,17 @@ impl Store {
             }
             Behind::Memory => Kind::Memory,
         };
-        Ok(Store { path: path.to_owned(), kind })
+        let store = Store { path: path.to_owned(), kind };
+        if matches!(store.kind, Kind::Kernel(_)) {
+            locks::make_file(store.root()?.as_fd()).map_err(cannot_make_locks)?;
+        }
+        Ok(store)
+    }
+
+    fn root(&self) -> Result<OwnedFd, SubjectError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(&self.path, flags, Mode::empty());
+        root.map_err(|errno| SubjectError::io("open", &self.path)(errno.into()))
     }
 
     /// Where it is.
@@ -70,13 +81,7 @@ impl Store {
         match (&self.kind, through) {
             (Kind::Reffs(_), _) => self.restore(START),
             (_, Some(root)) => Ok(make_empty(root)?),
-            (_, None) => {
-                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                let root = rustix::fs::open(&self.path, flags, Mode::empty());
-                let failed = SubjectError::io("open", &self.path);
-                let root = root.map_err(|errno| failed(errno.into()))?;
-                Ok(make_empty(root.as_fd())?)
-            }
+            (_, None) => Ok(make_empty(self.root()?.as_fd())?),
         }
     }
 
@@ -171,6 +176,8 @@ impl Reffs {
         let snapshots = Snapshots::from(OwnedFd::from(
             File::open(path).map_err(SubjectError::io("open", path))?,
         ));
+        let root = File::open(path).map_err(SubjectError::io("open", path))?;
+        locks::make_file(root.as_fd()).map_err(cannot_make_locks)?;
         let failed = |error| HarnessFault::new("saving the empty reference", error);
         snapshots.save(START).map_err(failed)?;
         Ok(Reffs { snapshots, process })
@@ -206,5 +213,10 @@ fn make_empty(root: BorrowedFd<'_>) -> Result<(), SubjectError> {
         }
         Ok(())
     };
-    renew().map_err(failed)
+    renew().map_err(failed)?;
+    locks::make_file(root).map_err(cannot_make_locks)
+}
+
+fn cannot_make_locks(error: std::io::Error) -> SubjectError {
+    SubjectError::io("make", locks::LOCKED_FILE)(error)
 }
