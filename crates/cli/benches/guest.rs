@@ -13,7 +13,12 @@ use fathom_core::{Mode, Op, RestoreMethod, Subject, Testbed};
 use fathom_guest::{Boot, Guest, Kernel};
 use fathom_subjects::sys::View;
 use fathom_subjects::{KernelSubject, Recipe};
+use mimalloc::MiMalloc;
 use serde_json::Value;
+
+/// As in the program: saving and restoring is allocating, too.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Boots that are measured; the median counts.
 const BOOTS: usize = 7;

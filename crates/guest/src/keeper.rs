@@ -20,6 +20,7 @@ use crate::boot::{KeeperPlan, STDERR, STDOUT};
 use crate::confine;
 use crate::error::{GuestError, Result};
 use crate::private::hold;
+use crate::processor::{self, Processor};
 use crate::widen;
 
 /// Names of the files in a private directory.
@@ -167,6 +168,7 @@ fn start(dir: &Path, plan: &KeeperPlan) -> Result<(Child, OwnedFd)> {
             let mut none: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&mut none);
             libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+            processor::stay()?;
             prepare(rules, &filter, channel)?;
             place(numbers)
         });
@@ -275,6 +277,8 @@ fn watch(
 ) -> io::Result<std::process::ExitStatus> {
     let pid = rustix::process::Pid::from_child(kernel);
     let handle = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
+    let mut processor = Processor::of(kernel.id() as libc::pid_t)?;
+    let look_ms = processor::LOOK_EVERY.as_millis() as libc::c_int;
     loop {
         let entry = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut sources = [
@@ -283,10 +287,11 @@ fn watch(
             entry(signals.as_raw_fd()),
         ];
         // SAFETY: an array of ours of the given length.
-        let ready = unsafe { libc::poll(sources.as_mut_ptr(), sources.len() as u64, -1) };
+        let ready = unsafe { libc::poll(sources.as_mut_ptr(), sources.len() as u64, look_ms) };
         if ready < 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
             return Err(io::Error::last_os_error());
         }
+        processor.look();
         if sources[2].revents != 0 {
             kernel.kill()?;
         }
@@ -305,7 +310,7 @@ fn watch(
 /// Ends every child: those that the kernel left have become ours.
 fn end_children() {
     loop {
-        for child in children() {
+        for child in processor::children(std::process::id() as libc::pid_t) {
             // SAFETY: a child of ours that nobody has waited for, so that the number is still its own.
             unsafe { libc::kill(child, libc::SIGKILL) };
         }
@@ -314,16 +319,4 @@ fn end_children() {
             return;
         }
     }
-}
-
-fn children() -> Vec<libc::pid_t> {
-    let me = std::process::id();
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let is_mine = |pid: &libc::pid_t| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let fields = stat.rsplit_once(") ").map(|(_, rest)| rest.split(' ').nth(1));
-        fields.flatten() == Some(me.to_string().as_str())
-    };
-    numbers.filter(is_mine).collect()
 }

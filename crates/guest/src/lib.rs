@@ -9,7 +9,7 @@
 //! * [`kernel`]: what a kernel file is and what it can do; [`resolve`]: from a name to a kernel.
 //! * [`boot`]: what a guest is given; [`guest`]: one that runs; [`job`]: one that answers a batch.
 //! * [`keeper`]: the process between us and the guest, with [`confine`] (what the guest may do on the
-//!   host) and `answer` (what it is told instead).
+//!   host), `answer` (what it is told instead) and `processor` (where it runs).
 //! * [`report`]: what a kernel says about its end.
 //! * [`kernels`]: builds kernels, and keeps them in the user's cache.
 //! * [`init`]: the first process in a guest; [`modules`]: how it loads modules.
@@ -26,6 +26,7 @@ pub mod kernel;
 pub mod kernels;
 pub mod modules;
 mod private;
+mod processor;
 pub mod report;
 mod widen;
 
