@@ -133,3 +133,70 @@ fn a_killed_campaign_leaves_nothing_and_goes_on() {
     assert_eq!(value["complete"], true, "{value}");
     assert_eq!(value["cases"], value["cases_total"], "{value}");
 }
+
+/// The classes A and C to I of our notes on e2fsck 1.47.0 (B is a hang of 1.47.4), by field and value.
+#[test]
+fn the_known_lies_of_e2fsck_are_found() {
+    if !has_ext("fsck known lies") {
+        return;
+    }
+    let dir = scratch();
+    let version = std::process::Command::new("/usr/sbin/e2fsck").arg("-V").output();
+    if !version.is_ok_and(|output| String::from_utf8_lossy(&output.stderr).contains("1.47.0")) {
+        println!("SKIP fsck known lies: /usr/sbin/e2fsck is not 1.47.0");
+        return;
+    }
+    for (case, lie) in [
+        ("inode[8].i_block[0]=1", "table repaired → failed"),
+        ("inode[8].i_block[14]=2", "hang"),
+        ("double_indirect[1339 of 15].block[1]=0xc00", "silent_repair"),
+        ("group[0].bg_flags=1", "silent_repair"),
+        ("inode[15].i_block[12]=0x26", "table repaired → repaired → clean"),
+        ("dirent[2].entry[25612].rec_len=0", "table errors left → repaired → clean"),
+        ("extent_block[1376 of 23].extents[0].ee_len=5", "table repaired → repaired → clean"),
+        ("superblock.s_last_orphan=101", "silent_repair"),
+    ] {
+        let args =
+            ["--json", "fsck", "e2fsck", "--disk", "ext4", "--deadline", "3s", "--case", case];
+        let (code, value) = json(&args, dir.path());
+        let signatures = value["cases"][0]["signatures"].as_array().unwrap();
+        let found = signatures.iter().any(|found| found.as_str().unwrap().contains(lie));
+        assert!(code == 1 && found, "{case}: {value}");
+    }
+    let healthy = ["--json", "fsck", "e2fsck", "--disk", "ext4", "--case", "inode[17].i_atime=1"];
+    let (code, value) = json(&healthy, dir.path());
+    assert_eq!(
+        (code, value["cases"][0]["signatures"].as_array().unwrap().len()),
+        (0, 0),
+        "{value}"
+    );
+}
+
+/// Many subjects in one process: none of their descriptors may be one that a checker finds its files under.
+#[test]
+fn a_suite_of_many_images_does_not_run_out_of_descriptors() {
+    if !has_ext("fsck suite of many") {
+        return;
+    }
+    let dir = scratch();
+    let disk = ask(
+        &["fsck", "set", "ext2", "superblock.s_free_blocks_count_lo=1", "-o", "bad.img"],
+        dir.path(),
+    );
+    assert_eq!(disk.code, 0, "{}", disk.err);
+    for number in 0..110 {
+        let place = dir.path().join(format!("tests/f_{number:03}"));
+        fs::create_dir_all(&place).unwrap();
+        std::os::unix::fs::symlink(dir.path().join("bad.img"), place.join("image.raw")).unwrap();
+    }
+    let args = [
+        "--json", "--out", "o", "fsck", "e2fsck", "--suite", "tests", "--cases", "1", "--jobs", "1",
+    ];
+    let (code, value) = json(&args, dir.path());
+    assert!(code == 0 || code == 1, "{value}");
+    assert_eq!(
+        (&value["images"], value["left_out"].as_array().unwrap().len()),
+        (&110.into(), 0),
+        "{value}"
+    );
+}

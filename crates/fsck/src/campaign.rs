@@ -11,7 +11,7 @@ use fathom_record::pace::Moment;
 use fathom_record::{Observer, Progress};
 use serde::{Deserialize, Serialize};
 
-use crate::case::{Case, Cases, Choice};
+use crate::case::{Case, Cases, Choice, Corruption};
 use crate::finding;
 use crate::judge::Class;
 use crate::kernel::Kernel;
@@ -36,6 +36,8 @@ const FIELDS_MAX: usize = 40;
 pub struct Plan {
     /// Which cases.
     pub choice: Choice,
+    /// These cases instead of those of the fields: disks that power failures left.
+    pub given: Option<Arc<Vec<Case>>>,
     /// Threads; 0 is one per core.
     pub jobs: usize,
     /// When to stop.
@@ -114,16 +116,52 @@ struct Done {
 /// What the threads share.
 struct Shared<'a> {
     subject: &'a Subject,
-    cases: Mutex<(u64, Cases)>,
+    cases: Mutex<(u64, Source)>,
     stop: AtomicBool,
     cases_max: u64,
+}
+
+/// Where the cases of a campaign come from.
+enum Source {
+    /// Fields and their values.
+    Fields(Cases),
+    /// A list, and how many of it were taken.
+    Given(Arc<Vec<Case>>, usize),
+}
+
+/// A case that is next: fields are corrupted by the thread that runs it.
+enum Next {
+    Corruption(Corruption),
+    Case(Case),
+}
+
+impl Source {
+    /// How many cases there are, of how many fields or disks.
+    fn total(&self) -> (u64, u64) {
+        match self {
+            Source::Fields(cases) => (cases.total(), cases.fields() as u64),
+            Source::Given(cases, _) => (cases.len() as u64, cases.len() as u64),
+        }
+    }
+
+    fn next(&mut self) -> Option<Next> {
+        match self {
+            Source::Fields(cases) => cases.next().map(Next::Corruption),
+            Source::Given(cases, taken) => {
+                let case = cases.get(*taken).cloned();
+                *taken += 1;
+                case.map(Next::Case)
+            }
+        }
+    }
 }
 
 /// Identifies a campaign: the same cases in the same order on the same disk with the same checker.
 pub fn identity(subject: &Subject, choice: &Choice) -> String {
     let program = std::fs::read(&subject.program).unwrap_or_default();
     let sum = |bytes: &[u8]| twox_hash::XxHash3_128::oneshot(bytes) >> 64;
-    format!("{} {:x} {:x} {choice:?}", subject.checker.name, sum(&program), sum(subject.base()))
+    // The number is that of the order of cases: whoever changes the order counts it up.
+    format!("{} {:x} {:x} {choice:?} 2", subject.checker.name, sum(&program), sum(subject.base()))
 }
 
 /// Runs a campaign. `save` is given the state every few seconds.
@@ -137,8 +175,11 @@ pub fn run(
     mut save: impl FnMut(&State),
 ) -> Result<State, RunError> {
     let start = Moment::now();
-    let mut cases = Cases::new(&subject.map, subject.base(), &plan.choice);
-    let (total, fields) = (cases.total(), cases.fields() as u64);
+    let mut cases = match &plan.given {
+        Some(given) => Source::Given(given.clone(), 0),
+        None => Source::Fields(Cases::new(&subject.map, subject.base(), &plan.choice)),
+    };
+    let (total, fields) = cases.total();
     let mut state = plan.resume.clone().unwrap_or_default();
     state.identity = identity(subject, &plan.choice);
     (state.total, state.fields) = (total, fields);
@@ -199,7 +240,10 @@ fn work(shared: &Shared<'_>, sender: &SyncSender<Result<Done, RunError>>) {
             cases.1.next().map(|what| (number, what))
         };
         let Some((number, what)) = next else { return };
-        let case = runner.case(&what);
+        let case = match what {
+            Next::Corruption(what) => runner.case(&what),
+            Next::Case(case) => case,
+        };
         let (runs, saved) = (runner.runs, runner.runs_saved);
         let done = runner.try_case(&case).map(|judged| Done {
             number,
@@ -410,6 +454,8 @@ pub struct Again {
     pub ends: [String; 3],
     /// What they printed, where something is wrong.
     pub story: String,
+    /// What was lost that was not hit.
+    pub losses: Vec<String>,
 }
 
 /// Runs one case.
@@ -423,5 +469,6 @@ pub fn again(subject: &Subject, case: &Case) -> Result<Again, RunError> {
         signatures: judged.violations.iter().map(|found| finding::signature(name, found)).collect(),
         ends: judged.ends,
         story: judged.story,
+        losses: judged.losses,
     })
 }

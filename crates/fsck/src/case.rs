@@ -19,6 +19,9 @@ pub struct Case {
     /// A second field with its value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub second: Option<(String, u64)>,
+    /// Whether a power failure left the disk so: then there may be a journal to replay, which is no repair.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub crashed: bool,
 }
 
 /// A corruption before it is made: fields by their index in the map.
@@ -51,7 +54,12 @@ impl Case {
             let at = *at as usize;
             scratch[at..at + bytes.len()].copy_from_slice(bytes);
         }
-        Case { field: field.to_string(), value, sums_right, writes, second: None }
+        Case { field: field.to_string(), value, sums_right, writes, second: None, crashed: false }
+    }
+
+    /// A disk that a power failure left: its name, and what differs from the disk before.
+    pub fn crashed(name: String, writes: Vec<(u64, Vec<u8>)>) -> Case {
+        Case { field: name, value: 0, sums_right: true, writes, second: None, crashed: true }
     }
 
     /// Makes a case of a corruption of one field or two.
@@ -110,6 +118,9 @@ impl Case {
 
     /// What the user would type.
     pub fn text(&self) -> String {
+        if self.crashed {
+            return self.field.clone();
+        }
         let sums = if self.sums_right { "" } else { " (checksum left wrong)" };
         let second = match &self.second {
             Some((field, value)) => format!(", {field}={value:#x}"),

@@ -50,6 +50,17 @@ fn boilerplate(line: &str) -> bool {
         "Do you want to run this program",
         "Cannot change the system limit",
         "###",
+        // xfs_repair on a file, whatever is wrong with it.
+        "Cannot get host filesystem geometry",
+        "Repair may fail if there is a sector size mismatch",
+        "the image and the host filesystem",
+        // btrfs check and fsck.f2fs, in every run.
+        "Fixed 0 roots",
+        "enabling repair mode",
+        "Done: ",
+        "reiserfsck --check started",
+        "reiserfsck --rebuild-tree started",
+        "Replaying journal",
     ];
     // Names and versions of programs.
     let is_version = line.contains(" version ") || line.starts_with("reiserfsck 3.");

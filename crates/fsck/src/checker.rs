@@ -95,6 +95,9 @@ pub struct Checker {
     /// anything.
     #[serde(default)]
     pub(crate) writes_anyway: Vec<String>,
+    /// Fields that a run that only looks may write on a disk with errors: to remember that there are some.
+    #[serde(default)]
+    pub(crate) check_writes: Vec<String>,
     /// Arguments that print the version.
     #[serde(default)]
     version: Vec<String>,

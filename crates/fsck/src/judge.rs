@@ -148,6 +148,8 @@ pub(crate) struct Violation {
 pub(crate) struct Control {
     /// Whether looking at the healthy disk says clean: not so for a disk with a journal to replay.
     pub(crate) check_is_clean: bool,
+    /// Whether a power failure left the disk as it is.
+    pub(crate) journal_to_replay: bool,
 }
 
 /// Judges a case.
@@ -162,7 +164,8 @@ pub(crate) fn judge(seen: &Observation, control: Control) -> Vec<Violation> {
         out.push(Violation { class: Class::CheckWrites, what, run: 0 });
     }
     table(seen, &mut out);
-    if let Some(first) = seen.repairs.first() {
+    // Whoever replays a journal writes, and whoever only looks may not.
+    if let Some(first) = seen.repairs.first().filter(|_| !control.journal_to_replay) {
         silent(first, &mut out);
         disagreement(seen, first, control, &mut out);
     }
@@ -396,7 +399,7 @@ mod tests {
 
     fn classes(check: Seen, repairs: Vec<Seen>) -> Vec<Class> {
         let seen = Observation { check, repairs, losses: None, nondeterministic: false };
-        let control = Control { check_is_clean: true };
+        let control = Control { check_is_clean: true, journal_to_replay: false };
         judge(&seen, control).into_iter().map(|violation| violation.class).collect()
     }
 

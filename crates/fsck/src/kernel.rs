@@ -104,6 +104,16 @@ impl Kernel {
         }
     }
 
+    /// What the kernel said of a disk that was looked at.
+    pub(crate) fn answer(&self, disk: &DiskDelta) -> Option<&Mounted> {
+        self.answers.get(&disk.digest()).map(AsRef::as_ref)
+    }
+
+    /// What is on the healthy disk.
+    pub(crate) fn healthy(&self) -> &Objects {
+        &self.healthy
+    }
+
     /// Adds to a case what the kernel says of its disk.
     pub(crate) fn judge(&self, case: &Case, judged: &mut Judged) {
         let Some(disk) = &judged.fine else { return };

@@ -11,6 +11,7 @@ pub mod map;
 mod case;
 mod cause;
 mod checker;
+mod compare;
 mod cover;
 mod disk;
 mod explore;
@@ -28,6 +29,7 @@ mod values;
 
 pub use case::{Case, Choice};
 pub use checker::{Checker, CheckerError, Says};
+pub use compare::{Compared, Kept, compare};
 pub use cover::{BuildError, build, unpack};
 pub use disk::{Disk, DiskError, DiskMaker, NoGuests};
 pub use explore::{ExploreError, Explored, explore};

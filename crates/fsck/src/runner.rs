@@ -146,7 +146,9 @@ impl<'a> CaseRunner<'a> {
         self.nondeterministic = false;
         let corrupt = DiskDelta::written(self.subject.base(), &case.writes);
         let (seen, disks) = self.observe(case, &corrupt)?;
-        let violations = judge(&seen, self.subject.control);
+        let mut control = self.subject.control;
+        control.journal_to_replay |= case.crashed;
+        let violations = judge(&seen, control);
         let mut found = Vec::new();
         for violation in &violations {
             let cause = self.cause(case, violation, &seen, &disks)?;

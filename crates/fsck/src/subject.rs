@@ -116,7 +116,8 @@ impl Subject {
             true => Some(commands_with_log(&checker, &program)?),
             false => None,
         };
-        let written_anyway = written_anyway(&checker, &map);
+        let written_by_looking = places(&checker.check_writes, &map);
+        let written_anyway = places(&checker.writes_anyway, &map);
         let mut subject = Subject {
             program,
             map,
@@ -125,9 +126,9 @@ impl Subject {
             logged,
             memo: (!options.no_memo).then(Memo::default),
             objects: None,
-            control: Control { check_is_clean: true },
+            control: Control { check_is_clean: true, journal_to_replay: false },
             written_anyway,
-            written_by_looking: Vec::new(),
+            written_by_looking,
             packed: OnceLock::new(),
             checker,
             disk,
@@ -168,7 +169,11 @@ impl Subject {
             End::Code(code) => Some(self.checker.says(code, repairing)),
             _ => None,
         };
-        if !matches!(says(&repaired, true), Some(Says::Clean | Says::CleanOrRepaired)) {
+        let said = says(&repaired, true);
+        // Some checkers call it a repair that they replayed a journal.
+        self.control.journal_to_replay = self.disk.dirty && said != Some(Says::Clean);
+        let replayed = self.disk.dirty && said == Some(Says::Repaired);
+        if !replayed && !matches!(said, Some(Says::Clean | Says::CleanOrRepaired)) {
             return Err(SubjectError::NotHealthy {
                 disk: self.disk.name.clone(),
                 checker: self.checker.name.clone(),
@@ -176,12 +181,12 @@ impl Subject {
                 output: String::from_utf8_lossy(&repaired.output).trim().to_owned(),
             });
         }
-        self.control = Control { check_is_clean: says(&looked, false) == Some(Says::Clean) };
+        self.control.check_is_clean = says(&looked, false) == Some(Says::Clean);
         let mut written = self.fields_at(&nothing.changes(&self.disk.bytes, &after));
         self.written_anyway.append(&mut written);
         let by_looking = nothing.changes(&self.disk.bytes, &after_looking);
         if !by_looking.is_empty() {
-            self.written_by_looking = self.written_anyway.clone();
+            self.written_by_looking.extend(self.written_anyway.clone());
             self.written_by_looking.extend(self.fields_at(&by_looking));
         }
         let mut healthy = (*self.disk.bytes).clone();
@@ -287,9 +292,10 @@ fn commands_with_log(
     commands(checker, program, &[("E2FSCK_CONFIG".to_owned(), path)])
 }
 
-fn written_anyway(checker: &Checker, map: &Map) -> Vec<Range<u64>> {
+/// The places of fields and areas by name; `*` at the end stands for any end.
+fn places(names: &[String], map: &Map) -> Vec<Range<u64>> {
     let matches = |name: &str| {
-        checker.writes_anyway.iter().any(|wanted| match wanted.strip_suffix('*') {
+        names.iter().any(|wanted| match wanted.strip_suffix('*') {
             Some(head) => name.starts_with(head),
             None => name == wanted,
         })

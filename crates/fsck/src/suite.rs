@@ -83,7 +83,7 @@ impl SuiteImage {
             return Err(io::Error::other("it cannot be unpacked"));
         }
         let bytes = Arc::new(bytes);
-        Ok(Disk { name: self.name.clone(), bytes, script: None, anywhere: false })
+        Ok(Disk { name: self.name.clone(), bytes, script: None, anywhere: false, dirty: false })
     }
 }
 

@@ -14,8 +14,8 @@ const CONSTANTS: &[u64] = &[0, 1, 2, 3, 7, 16, 255, 256, 1024, 4096, 65535, 0x55
 /// The values of one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Values {
-    /// Every value but the present one, up to this one.
-    All { max: u64, present: u64 },
+    /// Every value but the present one, up to this one; these come first.
+    All { max: u64, present: u64, first: Vec<u64> },
     /// These.
     Some(Vec<u64>),
 }
@@ -32,7 +32,7 @@ impl Values {
     /// half.
     pub(crate) fn telling(&self, index: u64) -> Option<u64> {
         match self {
-            Values::All { max, present } => {
+            Values::All { max, present, .. } => {
                 let mut few = vec![0, *max, present.wrapping_add(1) & max, max / 2, 1, 2, 3];
                 few.retain(|value| value != present);
                 few.dedup();
@@ -45,9 +45,15 @@ impl Values {
     /// The value with a number.
     pub(crate) fn get(&self, index: u64) -> Option<u64> {
         match self {
-            Values::All { max, present } => {
-                let value = if index < *present { index } else { index + 1 };
-                (value <= *max).then_some(value)
+            Values::All { max, present, first } => {
+                let place = index as usize;
+                first.get(place).copied().or_else(|| {
+                    let mut seen = [first.as_slice(), &[*present]].concat();
+                    seen.sort_unstable();
+                    let rest = (place - first.len()) as u64;
+                    let value = seen.iter().fold(rest, |at, seen| at + u64::from(*seen <= at));
+                    (value <= *max).then_some(value)
+                })
             }
             Values::Some(values) => values.get(index as usize).copied(),
         }
@@ -61,9 +67,6 @@ pub(crate) fn values(map: &Map, disk: &[u8], field: &Field, exhaustive: bool) ->
         Kind::Bitmap | Kind::Name => exhaustive && field.width == 1,
         _ => field.width == 1 || exhaustive && field.width == 2,
     };
-    if all {
-        return Values::All { max: field.max(), present };
-    }
     let mut list = Vec::new();
     match field.kind {
         Kind::Bitmap => list.extend((0..8).map(|bit| present ^ 1 << bit).chain([0, 255])),
@@ -86,7 +89,10 @@ pub(crate) fn values(map: &Map, disk: &[u8], field: &Field, exhaustive: bool) ->
     }
     let mut seen = BTreeSet::from([present]);
     list.retain(|value| *value <= field.max() && seen.insert(*value));
-    Values::Some(list)
+    match all {
+        true => Values::All { max: field.max(), present, first: list },
+        false => Values::Some(list),
+    }
 }
 
 /// One of each kind of thing that a pointer may point to.
@@ -102,15 +108,20 @@ fn pointers(map: &Map, field: &Field, list: &mut Vec<u64>) {
 fn numbers(field: &Field, present: u64, list: &mut Vec<u64>) {
     let max = field.max();
     let half = max >> 1;
+    let bits = 8 * u32::from(field.width);
+    let flips = (0..bits).map(|bit| present ^ 1 << bit);
+    // What says most comes first: a campaign that is stopped has tried that of every field.
+    match field.kind {
+        Kind::Mode => list.extend((0..16).map(|kind| present & 0xfff | kind << 12)),
+        Kind::Flags => list.extend(flips.clone()),
+        Kind::Size | Kind::Length | Kind::Count => list.extend([max, 0]),
+        _ => {}
+    }
     list.extend([present.wrapping_add(1) & max, present.wrapping_sub(1) & max]);
     list.extend([present.wrapping_mul(2) & max, present / 2, !present & max]);
     list.extend([max, max - 1, half, half + 1]);
     list.extend(CONSTANTS);
-    if field.kind == Kind::Mode {
-        list.extend((0..16).map(|kind| present & 0xfff | kind << 12));
-    }
-    let bits = 8 * u32::from(field.width);
-    list.extend((0..bits).map(|bit| present ^ 1 << bit));
+    list.extend(flips);
 }
 
 /// The values of the fields beside it in the same structure, as far as they are of the same kind.
@@ -150,7 +161,12 @@ mod tests {
     #[test]
     fn a_byte_is_given_every_other_value() {
         let all = of(1, Kind::Count, false);
-        let list: Vec<u64> = (0..all.len()).filter_map(|index| all.get(index)).collect();
+        let mut list: Vec<u64> = (0..all.len()).filter_map(|index| all.get(index)).collect();
+        // A campaign that is stopped early has tried the boundaries and every single bit.
+        for early in [0, 4, 6, 255, 5 ^ 0x10, 5 ^ 0x80] {
+            assert!(list[..40].contains(&early), "{early} comes late");
+        }
+        list.sort_unstable();
         let expected: Vec<u64> = (0..256).filter(|value| *value != 5).collect();
         assert_eq!(list, expected);
         assert_eq!(all.get(255), None);

@@ -254,6 +254,7 @@ impl Teller<'_> {
                 Some(Command::Design(_)) => "design",
                 Some(Command::Replay(_)) => "replay",
                 Some(Command::Shrink(_)) => "shrink",
+                Some(Command::Fsck(_)) => "fsck",
                 _ => "crash",
             };
             let _ = print_json(&json!({

@@ -34,6 +34,8 @@ pub struct Disk {
     pub script: Option<String>,
     /// Whether the script needs no privilege, and makes these bytes wherever it is run.
     pub anywhere: bool,
+    /// Whether it was copied while it was mounted: a checker may say that it has repaired something.
+    pub(crate) dirty: bool,
 }
 
 /// Runs scripts as root, in a kernel that has many file systems.
@@ -124,10 +126,19 @@ fn recipes() -> Vec<Recipe> {
     recipes.push(Recipe { name: "vfat", script: fat::script(&rich), needs, in_guest: false });
     recipes.extend(mounted::VARIANTS.iter().map(|variant| Recipe {
         name: variant.name,
-        script: mounted::script(variant, &rich),
+        script: mounted::script(variant, &rich, false),
         needs: variant.needs,
         in_guest: true,
     }));
+    for (clean, name) in mounted::DIRTY {
+        let variant = mounted::VARIANTS.iter().find(|variant| variant.name == *clean);
+        recipes.extend(variant.map(|variant| Recipe {
+            name,
+            script: mounted::script(variant, &rich, true),
+            needs: variant.needs,
+            in_guest: true,
+        }));
+    }
     recipes
 }
 
@@ -157,7 +168,17 @@ impl Disk {
             _ => make(&recipe, &path, maker)?,
         };
         let (script, anywhere) = (Some(recipe.script), !recipe.in_guest);
-        Ok(Disk { name: name.to_owned(), bytes: Arc::new(bytes), script, anywhere })
+        let dirty = mounted::DIRTY.iter().any(|(_, dirty)| *dirty == name);
+        Ok(Disk { name: name.to_owned(), bytes: Arc::new(bytes), script, anywhere, dirty })
+    }
+
+    /// A disk as a kernel had it before the power failed: a checker may find something to repair, such as a
+    /// `lost+found` that nobody has made.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is too large.
+    pub fn before_crash(path: &Path) -> Result<Disk, DiskError> {
+        Ok(Disk { dirty: true, ..Disk::file(path)? })
     }
 
     /// A user's disk.
@@ -183,6 +204,7 @@ impl Disk {
             bytes: Arc::new(bytes),
             script: None,
             anywhere: false,
+            dirty: false,
         })
     }
 }

@@ -3,15 +3,17 @@
 //! The disk is a memfd of fixed size: it has no name that a killed run could leave behind, and it cannot
 //! grow, like a device. Only the pages that a run changed are written back.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use twox_hash::XxHash3_128;
 
 use super::RunError;
+use super::spawn::off_fixed_numbers;
 
 /// The unit in which changes are found and kept.
 pub(crate) const PAGE: usize = 4096;
@@ -209,6 +211,7 @@ impl DiskFile {
         let small = !base.is_empty() && base.len() <= VIEWED_MAX;
         let view = small.then(|| View::of(&disk, base.len())).flatten();
         let input = File::open("/dev/null").map_err(|source| fault("open /dev/null", source))?;
+        let input = File::from(off_fixed_numbers(input.into())?);
         let output = memory_file(OUTPUT_BYTES_MAX as u64)?;
         // The checker truncates its log, so it has no fixed size.
         let log = unsealed_file(0)?;
@@ -432,7 +435,7 @@ fn unsealed_file(bytes: u64) -> Result<File, RunError> {
         return Err(RunError::last("make a file in memory"));
     }
     // SAFETY: the descriptor was made just now and is ours.
-    let file = unsafe { File::from_raw_fd(fd) };
+    let file = File::from(off_fixed_numbers(unsafe { OwnedFd::from_raw_fd(fd) })?);
     file.set_len(bytes).map_err(|source| fault("size a file in memory", source))?;
     Ok(file)
 }
@@ -442,6 +445,12 @@ fn unsealed_file(bytes: u64) -> Result<File, RunError> {
 /// # Errors
 /// If memory or descriptors are short.
 pub(crate) fn shared_text(text: &str) -> Result<String, RunError> {
+    // One descriptor for each text, however many subjects use it.
+    static PATHS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+    let mut paths = PATHS.lock().unwrap_or_else(|error| error.into_inner());
+    if let Some(path) = paths.get(text) {
+        return Ok(path.clone());
+    }
     let file = memory_file(text.len() as u64)?;
     file.write_all_at(text.as_bytes(), 0).map_err(|source| fault("write a text", source))?;
     let fd = file.as_raw_fd();
@@ -450,7 +459,9 @@ pub(crate) fn shared_text(text: &str) -> Result<String, RunError> {
         return Err(RunError::last("share a text"));
     }
     std::mem::forget(file);
-    Ok(format!("/proc/self/fd/{fd}"))
+    let path = format!("/proc/self/fd/{fd}");
+    paths.insert(text.to_owned(), path.clone());
+    Ok(path)
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use libc::{c_long, sock_filter, sock_fprog};
 
+use super::spawn::off_fixed_numbers;
+
 /// Every right of Landlock that changes something, of the versions 1 to 5.
 const CHANGES_1: u64 = 0x1ffe & !(1 << 2) & !(1 << 3);
 const REFER: u64 = 1 << 13;
@@ -93,7 +95,7 @@ fn ruleset() -> Option<OwnedFd> {
         if fd < 0 {
             return None;
         }
-        let ruleset = OwnedFd::from_raw_fd(fd as i32);
+        let ruleset = off_fixed_numbers(OwnedFd::from_raw_fd(fd as i32)).ok()?;
         let null = libc::open(c"/dev/null".as_ptr(), libc::O_PATH | libc::O_CLOEXEC);
         if null >= 0 {
             let null = OwnedFd::from_raw_fd(null);

@@ -25,6 +25,21 @@ const WALL_FACTOR: u32 = 4;
 const HALVES_MAX: u32 = 30;
 /// The descriptor of the record of an instrumented checker.
 const RECORD_FD: c_int = 102;
+/// Moves a descriptor off the numbers under which a checker finds its files: the child puts these there, and
+/// would replace it. Many threads, or many disks, reach such numbers.
+pub(super) fn off_fixed_numbers(fd: OwnedFd) -> Result<OwnedFd, RunError> {
+    if !(DISK_FD..=RECORD_FD).contains(&fd.as_raw_fd()) {
+        return Ok(fd);
+    }
+    // SAFETY: a system call on a descriptor that lives.
+    let moved = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, RECORD_FD + 1) };
+    if moved < 0 {
+        return Err(RunError::last("move a descriptor"));
+    }
+    // SAFETY: the descriptor was made just now and is ours.
+    Ok(unsafe { OwnedFd::from_raw_fd(moved) })
+}
+
 /// The stack of the child until `execve`.
 const STACK_BYTES: usize = 64 << 10;
 

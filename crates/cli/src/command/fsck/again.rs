@@ -4,9 +4,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use fathom_fsck::campaign::State;
-use fathom_fsck::{Checker, Details, Subject, SubjectOptions, campaign};
+use fathom_fsck::{Case, Checker, Details, Disk, Subject, SubjectOptions, campaign};
 use fathom_record::Finding;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::open_disk;
 use crate::args::ReplayArgs;
@@ -25,7 +25,11 @@ pub(crate) fn replay(args: &ReplayArgs, dir: &Path, json: bool) -> Result<Ending
     let checker = Checker::named(&details.checker).or_else(|_| Checker::named(&finding.subject))?;
     let program = args.subject.as_ref().unwrap_or(&details.checker_program);
     let options = SubjectOptions { program: Some(program.into()), ..SubjectOptions::default() };
-    let disk = open_disk(&details.disk).context("the disk of the finding")?;
+    let disk = match details.case.crashed {
+        true => Disk::before_crash(Path::new(&details.disk)).map_err(anyhow::Error::from),
+        false => open_disk(&details.disk),
+    };
+    let disk = disk.context("the disk of the finding")?;
     let subject = Subject::new(checker, disk, &options)?;
     let again = campaign::again(&subject, &details.case)?;
     let same = again.signatures.contains(&finding.signature);
@@ -52,6 +56,33 @@ pub(crate) fn replay(args: &ReplayArgs, dir: &Path, json: bool) -> Result<Ending
         ))?;
     }
     Ok(if same { Ending::Clean } else { Ending::Findings })
+}
+
+/// Runs corruptions that the user typed, in the sandbox of a campaign, and shows what the runs said.
+pub(super) fn cases(subject: &Subject, texts: &[String], json: bool) -> Result<(Ending, Value)> {
+    let mut ending = Ending::Clean;
+    let mut values = Vec::new();
+    for text in texts {
+        let case = Case::parse(text, &subject.map, &subject.disk.bytes, true)?;
+        let again = campaign::again(subject, &case)?;
+        if !again.signatures.is_empty() {
+            ending = Ending::Findings;
+        }
+        if !json {
+            let verdict = match again.signatures.is_empty() {
+                true => "nothing is wrong".to_owned(),
+                false => again.signatures.join("\n"),
+            };
+            print(&format!("{}\n{}\n{}\n", bold(&case.text()), again.story, verdict))?;
+        }
+        values.push(json!({
+            "case": case.text(),
+            "ends": again.ends,
+            "signatures": again.signatures,
+            "losses": again.losses,
+        }));
+    }
+    Ok((ending, json!({"disk": subject.disk.name, "cases": values})))
 }
 
 /// Runs every finding of a campaign on another version of the checker, and says what differs.

@@ -27,6 +27,11 @@ pub(crate) struct FsckArgs {
     /// in them is corrupted again
     #[arg(long, value_name = "DIR", conflicts_with_all = ["image", "disk", "resume", "against"])]
     pub(crate) suite: Option<PathBuf>,
+    /// Disks that power failures leave: one write lost or torn, during so many workloads that a kernel executes in
+    /// a guest (FATHOM_GUEST_KERNEL)
+    #[arg(long, value_name = "WORKLOADS", num_args = 0..=1, default_missing_value = "8",
+        conflicts_with_all = ["image", "disk", "suite", "field", "pairs", "exhaustive"])]
+    pub(crate) crashes: Option<usize>,
     /// Another program than the one that is installed
     #[arg(long, value_name = "PATH")]
     pub(crate) program: Option<PathBuf>,
@@ -36,6 +41,9 @@ pub(crate) struct FsckArgs {
     /// Only fields whose name contains this; can be given several times
     #[arg(long, value_name = "TEXT")]
     pub(crate) field: Vec<String>,
+    /// Only this corruption, with everything that the runs print; can be given several times
+    #[arg(long, value_name = "FIELD=VALUE", conflicts_with_all = ["suite", "resume", "against", "mount"])]
+    pub(crate) case: Vec<String>,
     /// All values of fields of 16 bits
     #[arg(long)]
     pub(crate) exhaustive: bool,
@@ -87,6 +95,8 @@ pub(crate) enum FsckAction {
     Suite(SuiteArgs),
     /// Compare the branches that a checker's own test images take with those that our cases take
     Coverage(CoverageArgs),
+    /// Corrupt what several file systems have in common, and show what each checker leaves of the tree
+    Compare(CompareArgs),
     /// Mount the disks of a batch, in a guest
     #[command(hide = true)]
     Look(LookArgs),
@@ -124,6 +134,13 @@ pub(crate) struct CoverageArgs {
     /// So many cases that begin at each image of the suite
     #[arg(long, value_name = "N", default_value = "10")]
     pub(crate) cases_each: usize,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// The disks, which a kernel mounts in guests (FATHOM_GUEST_KERNEL)
+    #[arg(default_values = ["ext4", "reiserfs", "ext2", "minix-v1"], value_name = "DISK")]
+    pub(crate) disks: Vec<String>,
 }
 
 #[derive(Clone, Debug, Args)]

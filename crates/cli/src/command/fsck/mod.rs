@@ -2,6 +2,8 @@
 
 pub(crate) mod again;
 mod args;
+mod compare;
+mod crashes;
 mod disks;
 mod explore;
 mod looker;
@@ -15,7 +17,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use fathom_fsck::campaign::{self, Plan, State};
-use fathom_fsck::{Checker, Choice, Disk, Subject, SubjectOptions};
+use fathom_fsck::{Case, Checker, Choice, Disk, Subject, SubjectOptions};
 use fathom_record::run::Kind;
 
 use super::Ending;
@@ -36,6 +38,7 @@ pub(crate) fn run(args: &FsckArgs, out: &Path, json: bool) -> Result<Ending> {
         Some(FsckAction::Unpack(args)) => suites::unpack(args, json),
         Some(FsckAction::Suite(args)) => suites::write(args, json),
         Some(FsckAction::Coverage(args)) => suites::coverage(args, json),
+        Some(FsckAction::Compare(args)) => compare::run(args, json),
         Some(FsckAction::Look(args)) => looker::answer(args),
         Some(FsckAction::Explore(args)) => explore::explore(args, json),
         None => test(args, out, json),
@@ -79,6 +82,15 @@ fn test(args: &FsckArgs, out: &Path, json: bool) -> Result<Ending> {
     if let Some(dir) = &args.suite {
         return suites::test(args, &checker, dir, out, json);
     }
+    if let Some(workloads) = args.crashes {
+        let (disk, cases) = crashes::cases(&checker, workloads, out)?;
+        let subject = Subject::new(checker, disk, &options(args))?;
+        let (ending, value) = test_subject(args, &subject, Some(cases), out, json)?;
+        if json {
+            print_json(&value)?;
+        }
+        return Ok(ending);
+    }
     let disks = disks(args, &checker)?;
     let several = disks.len() > 1;
     let mut worst = Ending::Clean;
@@ -110,13 +122,17 @@ fn test_one(
     json: bool,
 ) -> Result<(Ending, serde_json::Value)> {
     let subject = Subject::new(checker, disk, &options(args))?;
-    test_subject(args, &subject, out, json)
+    if !args.case.is_empty() {
+        return again::cases(&subject, &args.case, json);
+    }
+    test_subject(args, &subject, None, out, json)
 }
 
 /// Runs one campaign and tells what came of it.
 fn test_subject(
     args: &FsckArgs,
     subject: &Subject,
+    given: Option<Vec<Case>>,
     out: &Path,
     json: bool,
 ) -> Result<(Ending, serde_json::Value)> {
@@ -135,6 +151,7 @@ fn test_subject(
     let plan = Plan {
         resume: resume(args, subject, &choice, out)?,
         choice,
+        given: given.map(Arc::new),
         jobs: args.jobs,
         budget: args.budget,
         cases_max: args.cases,

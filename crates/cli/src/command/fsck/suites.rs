@@ -74,7 +74,7 @@ pub(super) fn test(
         args.budget = args.budget.map(|budget| {
             budget.saturating_sub(start.elapsed()) / u32::try_from(all.len() - index).unwrap_or(1)
         });
-        let (ending, value) = test_subject(&args, &subject, &out.join(&image.name), true)?;
+        let (ending, value) = test_subject(&args, &subject, None, &out.join(&image.name), true)?;
         if !json {
             print(&format!(
                 "{}: {} of {} cases, {} with a violation\n",
