@@ -61,6 +61,9 @@ const DESIGNS: &[Package] = &[
 
 /// Builds and runs one bench.
 pub(crate) fn run(name: Name) -> Result<()> {
+    if matches!(name, Name::Fsck) {
+        return crate::fsck::bench(&crate::campaign::built_program()?);
+    }
     let (package, bench) = match name {
         Name::Model => ("fathom-model", "model"),
         Name::Block => ("fathom-block", "block"),

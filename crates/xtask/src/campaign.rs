@@ -59,11 +59,17 @@ const KILLS: &str = "200";
 /// Number of guests that `campaign guest-kills` asks of the test.
 const GUEST_KILLS: &str = "100";
 
-/// Runs one campaign with the release binary.
-pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
+/// The release binary, which is built now, or the program that FATHOM_PROGRAM names.
+pub(crate) fn built_program() -> Result<std::path::PathBuf> {
     if std::env::var_os(PROGRAM).is_none() {
         shell::run(shell::cargo().args(["build", "--release", "--quiet", "--package", "fathom"]))?;
     }
+    Ok(program())
+}
+
+/// Runs one campaign with the release binary.
+pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
+    built_program()?;
     match name {
         Name::Hosts => hosts(),
         Name::Kernel => kernel(minutes),
@@ -108,9 +114,11 @@ pub(crate) fn guests(name: Name, minutes: u64, only: &[String]) -> Result<()> {
     guest_campaign::run(kind, minutes, only, &given.unwrap_or_else(program))
 }
 
-/// Runs the rows of [`hunt`] with the release binary.
+/// Runs the rows of [`hunt`] with the release binary, or with the program that FATHOM_PROGRAM names.
 pub(crate) fn hunt(seconds: u64, guest: Option<&str>, only: &[String]) -> Result<()> {
-    shell::run(shell::cargo().args(["build", "--release", "--quiet", "--package", "fathom"]))?;
+    if std::env::var_os(PROGRAM).is_none() {
+        shell::run(shell::cargo().args(["build", "--release", "--quiet", "--package", "fathom"]))?;
+    }
     crate::hunt::run(&program(), seconds, guest, only)
 }
 

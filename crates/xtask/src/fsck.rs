@@ -1,13 +1,14 @@
-//! `cargo xtask campaign fsck`: every checker on its first disk, so many minutes each.
+//! `cargo xtask campaign fsck`: every checker on its first disk, so many minutes each; and what
+//! `cargo xtask bench fsck` measures with the program itself: paths, and cases that a kernel looks at.
 //!
 //! A campaign of a checker is kept in `target/fsck` and goes on where it was (`fathom fsck --resume`), until it
 //! has had its time. Findings stay there.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
-use serde_json::Value;
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
 
 use crate::shell;
 
@@ -72,4 +73,107 @@ fn row(checker: &str, state: &Value) -> String {
         state["causes"].as_object().map_or(0, serde_json::Map::len),
         classes.join(", ")
     )
+}
+
+/// The fields of 8 and 16 bits that symbolic execution was tried on, and one of 32 bits.
+const EXPLORED: &[&str] = &[
+    "superblock.s_state",
+    "superblock.s_errors",
+    "superblock.s_minor_rev_level",
+    "superblock.s_def_hash_version",
+    "superblock.s_jnl_backup_type",
+    "superblock.s_want_extra_isize",
+    "group[0].bg_free_blocks_count_lo",
+    "group[0].bg_flags",
+    "inode[17].i_links_count",
+    "inode[17].i_extra_isize",
+    "inode[17].i_mode",
+    "inode[22].i_mode",
+    "dirent[2].entry[25684].file_type",
+    "dirent[2].entry[25684].name_len",
+    "htree[12].hash_version",
+    "htree[12].indirect_levels",
+    "htree[12].count",
+    "inode[23].extents.eh_magic",
+    "inode[23].extents.eh_entries",
+    "inode[17].xattr.entry[0].e_value_offs",
+    "xattr_block[1351 of 15].entry[0].e_name_len",
+    "superblock.s_last_orphan",
+];
+/// Cases that are run with a kernel and without one.
+const MOUNTED_CASES: &str = "400";
+
+/// Runs the bench of the crate, then what needs the program, and prints everything as the last line.
+pub(crate) fn bench(program: &Path) -> Result<()> {
+    let mut cargo = shell::cargo();
+    let words = ["bench", "--quiet", "--package", "fathom-fsck", "--bench", "fsck"];
+    let text = shell::output(cargo.args(words))?;
+    print!("{text}");
+    let last = text.lines().last().unwrap_or_default();
+    let mut value: Value = serde_json::from_str(last).context("the last line of the bench")?;
+    match paths(program) {
+        Ok(found) => {
+            value["paths_reached"] = found["paths_reached"].clone();
+            value["fields_closed"] = found["fields_closed"].clone();
+        }
+        Err(error) => println!("no paths: {error:#}"),
+    }
+    for (key, words) in [("cases_per_s_unmounted", &[][..]), ("cases_per_s_mounted", &["--mount"])]
+    {
+        match rate(program, words) {
+            Ok(rate) => value[key] = json!((rate * 10.0).round() / 10.0),
+            Err(error) => println!("no {key}: {error:#}"),
+        }
+    }
+    println!("{value}");
+    Ok(())
+}
+
+/// Explores fields with an instrumented e2fsck, which is built if it is not there.
+fn paths(program: &Path) -> Result<Value> {
+    let dir = shell::root().join("target/fsck/e2fsprogs-instrumented");
+    let checker = std::env::var_os("FATHOM_INSTRUMENTED").map(PathBuf::from);
+    let checker = checker.unwrap_or_else(|| dir.join("e2fsck"));
+    if !checker.exists() {
+        shell::output(
+            Command::new(program).args(["fsck", "build", "e2fsprogs", "--dir"]).arg(&dir),
+        )?;
+    }
+    let mut command = Command::new(program);
+    command.args(["--json", "fsck", "explore", "--program"]).arg(checker).args(EXPLORED);
+    last_json(&mut command)
+}
+
+/// Cases per second of the processor in a short campaign on one thread, its start included.
+fn rate(program: &Path, words: &[&str]) -> Result<f64> {
+    let out = shell::root().join("target/fsck/bench");
+    let mut command = Command::new(program);
+    command.args(["--json", "--out"]).arg(&out).args(["fsck", "e2fsck", "--jobs", "1"]);
+    command.args(["--cases", MOUNTED_CASES]).args(words);
+    let start = processor_seconds_of_children()?;
+    let value = last_json(&mut command)?;
+    let seconds = processor_seconds_of_children()? - start;
+    // What it found is not asked here.
+    let _ = std::fs::remove_dir_all(&out);
+    value["cases"].as_f64().map(|cases| cases / seconds).context("it says nothing about cases")
+}
+
+/// The last line that a command prints; findings are no failure.
+fn last_json(command: &mut Command) -> Result<Value> {
+    let output =
+        command.output().with_context(|| format!("cannot start {}", shell::show(command)))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    match output.status.code() {
+        Some(0 | 1) => Ok(serde_json::from_str(text.lines().last().unwrap_or_default())?),
+        _ => bail!("{}", String::from_utf8_lossy(&output.stderr).trim()),
+    }
+}
+
+/// User and system time of the children that have ended.
+fn processor_seconds_of_children() -> Result<f64> {
+    let text = std::fs::read_to_string("/proc/self/stat")?;
+    let after = text.rsplit(')').next().unwrap_or_default();
+    let ticks = after.split_whitespace().skip(13).take(2);
+    // Ticks of 10 ms.
+    Ok(ticks.filter_map(|word| word.parse::<f64>().ok()).sum::<f64>() / 100.0)
 }

@@ -2,22 +2,18 @@
 //! of a minute.
 //!
 //! Every file system gets its first piece before one gets its second, and a piece is kept as soon as it is
-//! there: an interrupted campaign goes on with the pieces that are missing, and what is done at any time is
-//! spread evenly. The table is printed from the pieces; findings stay beside them, with their reproducers.
+//! there ([`Ledger`]): an interrupted campaign goes on with the pieces that are missing, and what is done at
+//! any time is spread evenly. The table is printed from the pieces; findings stay in `target/campaign`.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use crate::ledger::{self, Ledger};
 use crate::shell;
-
-/// The variable that names the kernel, as in the tests.
-const KERNEL: &str = "FATHOM_GUEST_KERNEL";
 
 /// A piece of a campaign.
 const PIECE_SECONDS: u64 = 60;
@@ -46,11 +42,10 @@ impl Kind {
     }
 
     fn kernel(self) -> String {
-        let default = match self {
+        ledger::kernel(match self {
             Kind::FileSystems | Kind::Nfs => "6.12",
             Kind::DebugKernel => "6.12-debug",
-        };
-        std::env::var(KERNEL).unwrap_or_else(|_| default.to_owned())
+        })
     }
 
     /// The pieces in their order: a file system and its seed.
@@ -72,9 +67,6 @@ impl Kind {
 /// Checks the file systems that are in the kernel and whose programs are here, and prints the table.
 pub(crate) fn run(kind: Kind, minutes: u64, only: &[String], program: &Path) -> Result<()> {
     let kernel = kind.kernel();
-    let dir = shell::root().join("target/campaign").join(kind.name());
-    fs::create_dir_all(&dir)?;
-    let file = dir.join("pieces.jsonl");
     let (subjects, missing) = match kind {
         Kind::Nfs => Default::default(),
         _ => subjects(&kernel, only, program)?,
@@ -84,28 +76,26 @@ pub(crate) fn run(kind: Kind, minutes: u64, only: &[String], program: &Path) -> 
         let is_wanted = |name: &String| only.iter().all(|word| name.contains(word.as_str()));
         pieces.retain(|(name, _)| is_wanted(name));
     }
-    let done = read_rows(&file)?;
+    let mut ledger = Ledger::open(kind.name())?;
     let mut failed = Vec::new();
     for (subject, seed) in &pieces {
-        let is_it = |row: &Value| row["subject"] == **subject && row["seed"] == *seed;
-        if done.iter().any(is_it) {
+        if ledger.has(subject, *seed) {
             continue;
         }
-        let row = piece(subject, *seed, &kernel, &dir, program)?;
-        println!("{subject}, seed {seed}: {}", told(&row));
+        let result = piece(kind, subject, *seed, &kernel, program)?;
+        println!("{subject}, seed {seed}: {}", told(&result));
         // One that failed, for example because the machine was too busy to boot a guest, is missing.
-        if row["ops"].as_u64().is_some_and(|ops| ops > 0) {
-            append(&file, &row)?;
+        if result["ops"].as_u64().is_some_and(|ops| ops > 0) {
+            ledger.add(subject, *seed, &result)?;
         } else {
             failed.push(format!("{subject}, seed {seed}"));
         }
     }
-    let rows = read_rows(&file)?;
-    println!("\n{}", table(&rows));
+    println!("\n{}", table(&ledger));
     for (subject, reasons) in &missing {
         println!("not there: {subject} ({reasons})");
     }
-    println!("{} of {} minutes; pieces: {}", rows.len(), pieces.len(), file.display());
+    ledger.tell_time(pieces.len() as u64 * PIECE_SECONDS / 60);
     if !failed.is_empty() {
         bail!("pieces that failed, to be run again: {}", failed.join("; "));
     }
@@ -174,35 +164,25 @@ fn fathom(program: &Path, args: &[&str]) -> Result<(Option<i32>, Value)> {
     Ok((output.status.code(), value))
 }
 
-fn piece(subject: &str, seed: u64, kernel: &str, dir: &Path, program: &Path) -> Result<Value> {
+fn piece(kind: Kind, subject: &str, seed: u64, kernel: &str, program: &Path) -> Result<Value> {
     let (budget, text) = (format!("{PIECE_SECONDS}s"), seed.to_string());
+    let dir = shell::root().join("target/campaign").join(kind.name());
     let out = dir.join(subject.replace([':', '/', ' '], "_")).join(&text).display().to_string();
-    let mut args = vec!["check", subject, "--guest", kernel, "--budget", &budget, "--seed", &text];
+    // The name of an NFS row has the options of the subject behind it.
+    let mut args = vec!["check"];
+    args.extend(subject.split_whitespace());
+    args.extend(["--guest", kernel, "--budget", &budget, "--seed", &text]);
     args.extend(["--remount", "every 500", "--out", &out]);
     let (code, report) = fathom(program, &args)?;
-    let findings = report["findings"].as_array().cloned().unwrap_or_default();
-    let signatures: Vec<&Value> = findings.iter().map(|finding| &finding["signature"]).collect();
     Ok(json!({
-        "subject": subject,
-        "seed": seed,
-        "kernel": kernel,
+        "kernel": ledger::kernel_name(kernel),
         "code": code,
+        "seconds": report["seconds"],
         "ops": report["ops"],
-        "findings": signatures,
+        "findings": ledger::signatures(&report),
         "guests_died": report["guests_died"],
         "error": report["error"],
     }))
-}
-
-fn read_rows(file: &PathBuf) -> Result<Vec<Value>> {
-    let text = fs::read_to_string(file).unwrap_or_default();
-    let rows = text.lines().map(|line| serde_json::from_str(line).context("a piece is no JSON"));
-    rows.collect()
-}
-
-fn append(file: &PathBuf, row: &Value) -> Result<()> {
-    let mut rows = File::options().append(true).create(true).open(file)?;
-    Ok(writeln!(rows, "{row}")?)
 }
 
 /// What came out of a piece, in a line.
@@ -215,17 +195,11 @@ fn told(row: &Value) -> String {
 }
 
 /// The table as Markdown, as it goes into docs/KERNELS.md: a line for each file system.
-fn table(rows: &[Value]) -> String {
+fn table(ledger: &Ledger) -> String {
     let mut text =
         "| file system | minutes | operations | findings |\n|---|---:|---:|---|\n".to_owned();
-    let mut names: Vec<&str> = Vec::new();
-    for name in rows.iter().filter_map(|row| row["subject"].as_str()) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    for name in names {
-        let of_it: Vec<&Value> = rows.iter().filter(|row| row["subject"] == *name).collect();
+    for name in ledger.rows() {
+        let of_it: Vec<&Value> = ledger.of(name).collect();
         text.push_str(&line(name, &of_it));
         text.push('\n');
     }
@@ -259,14 +233,12 @@ mod tests {
     #[test]
     fn pieces_of_a_file_system_become_one_line() {
         let rows = [
-            json!({"subject": "jfs", "seed": 1, "ops": 10, "findings": ["a", "b"]}),
-            json!({"subject": "udf", "seed": 1, "ops": 1, "findings": []}),
-            json!({"subject": "jfs", "seed": 2, "ops": 20, "findings": ["a"]}),
-            json!({"subject": "udf", "seed": 2, "ops": 2, "findings": []}),
+            json!({"ops": 10, "findings": ["a", "b"]}),
+            json!({"ops": 20, "findings": ["a"]}),
+            json!({"ops": 3, "findings": []}),
         ];
-        let table = table(&rows);
-        assert!(table.contains("\n| jfs | 2 | 30 | a (2×); b |\n"), "{table}");
-        assert!(table.ends_with("\n| udf | 2 | 3 | none |\n"), "{table}");
+        assert_eq!(line("jfs", &[&rows[0], &rows[1]]), "| jfs | 2 | 30 | a (2×); b |");
+        assert_eq!(line("udf", &[&rows[2]]), "| udf | 1 | 3 | none |");
         let failed = json!({"ops": null, "error": "no memory\nand the console"});
         assert_eq!(told(&failed), "failed: no memory");
         let kernel = json!({"needs": ["root", "jfs in the kernel"]});

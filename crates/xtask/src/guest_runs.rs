@@ -12,11 +12,9 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::guest_campaign::Fathom;
+use crate::ledger;
 
-/// The variable that names the kernel, as in the tests.
-const KERNEL: &str = "FATHOM_GUEST_KERNEL";
-
-/// Without it.
+/// Without FATHOM_GUEST_KERNEL.
 const DEFAULT_KERNEL: &str = "6.12";
 
 /// What is checked.
@@ -70,7 +68,7 @@ impl Drop for Busy {
 
 /// Prints both tables; an error names what was not the same.
 pub(crate) fn determinism(fathom: Fathom<'_>, findings: &Path) -> Result<()> {
-    let kernel = std::env::var(KERNEL).unwrap_or_else(|_| DEFAULT_KERNEL.to_owned());
+    let kernel = ledger::kernel(DEFAULT_KERNEL);
     let mut wrong = Vec::new();
     println!(
         "| file system | boots | equal to the first | clock at the end | execution | disk | disk of another seed |"

@@ -1,37 +1,27 @@
 //! `cargo xtask campaign layered` and `campaign callers`: layered workloads, and several callers at once, so many
-//! minutes for each row; a row is kept as soon as it is there, so an interrupted campaign goes on where it was.
+//! minutes for each row, in pieces of some minutes with a seed each; a piece is kept as soon as it is there
+//! ([`Ledger`]), so an interrupted campaign goes on where it was.
 //!
 //! In guests of the kernel that FATHOM_GUEST_KERNEL names; what may run on this machine runs on it.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
+use crate::ledger::{self, Ledger};
 use crate::shell;
 use crate::structure_plot::{Series, draw};
 
 /// Who runs `fathom` with these arguments.
 type Fathom<'a> = &'a dyn Fn(&[&str]) -> Result<(Option<i32>, Value)>;
 
-/// The kernel of the guests.
-fn kernel() -> String {
-    std::env::var("FATHOM_GUEST_KERNEL").unwrap_or_else(|_| "6.12".to_owned())
-}
+/// Without FATHOM_GUEST_KERNEL.
+const DEFAULT_KERNEL: &str = "6.12";
 
-fn read_rows(file: &Path) -> Result<Vec<Value>> {
-    let text = fs::read_to_string(file).unwrap_or_default();
-    let rows = text.lines().map(|line| serde_json::from_str(line).context("a row is no JSON"));
-    rows.collect()
-}
+/// Minutes of a piece.
+const PIECE_MINUTES: u64 = 5;
 
-fn append(file: &Path, row: &Value) -> Result<()> {
-    fs::create_dir_all(file.parent().context("a file is in a directory")?)?;
-    let mut rows = File::options().append(true).create(true).open(file)?;
-    Ok(writeln!(rows, "{row}")?)
-}
+/// Samples of the structures that a piece keeps.
+const SAMPLES: usize = 60;
 
 /// The file systems of the paper.
 const LAYERED: [&str; 6] = ["ext4", "btrfs", "f2fs", "reiserfs", "gfs2", "jfs"];
@@ -63,7 +53,7 @@ struct Row {
 
 /// Layered workloads on the file systems of the paper, beside tours and walks.
 pub(crate) fn layered(minutes: u64, fathom: Fathom<'_>) -> Result<()> {
-    let kernel = kernel();
+    let kernel = ledger::kernel(DEFAULT_KERNEL);
     let rows = LAYERED.iter().flat_map(|subject| {
         let kernel = &kernel;
         WAYS.iter().map(move |(way, args)| {
@@ -79,22 +69,20 @@ pub(crate) fn layered(minutes: u64, fathom: Fathom<'_>) -> Result<()> {
         })
     });
     let done = run("layered", &kernel, minutes, rows.collect(), fathom);
-    plot(&read_rows(&rows_file("layered", &kernel, minutes))?)?;
+    plot(&Ledger::open("layered")?)?;
     done
 }
 
-/// Draws the structures of every file system over time.
-fn plot(rows: &[Value]) -> Result<()> {
+/// Draws the structures of every file system over the time of the first piece.
+fn plot(ledger: &Ledger) -> Result<()> {
     for subject in LAYERED {
-        let of = |row: &&Value| {
-            row["row"].as_str().is_some_and(|name| name.starts_with(&format!("{subject} ")))
-        };
-        let series: Vec<Series> = rows
+        let series: Vec<Series> = WAYS
             .iter()
-            .filter(of)
-            .map(|row| Series {
-                name: row["row"].as_str().unwrap_or_default().to_owned(),
-                samples: row["structure"].as_array().cloned().unwrap_or_default(),
+            .filter_map(|(way, _)| {
+                let name = format!("{subject} {way}");
+                let first = ledger.of(&name).find(|line| line["piece"] == 1)?;
+                let samples = first["structure"].as_array().cloned().unwrap_or_default();
+                Some(Series { samples, name })
             })
             .collect();
         if !series.is_empty() {
@@ -108,7 +96,7 @@ fn plot(rows: &[Value]) -> Result<()> {
 
 /// Four callers at once.
 pub(crate) fn callers(minutes: u64, fathom: Fathom<'_>) -> Result<()> {
-    let kernel = kernel();
+    let kernel = ledger::kernel(DEFAULT_KERNEL);
     let rows = RACED.iter().map(|(subject, in_guest)| {
         let mut args = vec!["check", subject, "--callers", "4"];
         if *in_guest {
@@ -128,74 +116,66 @@ fn run(
     rows: Vec<Row>,
     fathom: Fathom<'_>,
 ) -> Result<()> {
-    let file = rows_file(campaign, kernel, minutes);
-    let done = read_rows(&file)?;
-    for Row { name, args } in rows {
-        if done.iter().any(|row| row["row"] == *name) {
-            println!("{name}: done before");
+    let mut ledger = Ledger::open(campaign)?;
+    let mut failed = Vec::new();
+    let pieces = minutes.div_ceil(PIECE_MINUTES);
+    // Every row gets its first piece before one gets its second.
+    for (piece, row) in (1..=pieces).flat_map(|piece| rows.iter().map(move |row| (piece, row))) {
+        if ledger.has(&row.name, piece) {
             continue;
         }
-        let budget = format!("{minutes}m");
-        let mut args: Vec<&str> = args.iter().map(String::as_str).collect();
-        args.extend(["--budget", &budget, "--seed", "1"]);
+        let (budget, seed) = (format!("{PIECE_MINUTES}m"), piece.to_string());
+        let mut args: Vec<&str> = row.args.iter().map(String::as_str).collect();
+        args.extend(["--budget", &budget, "--seed", &seed]);
         let (code, report) = fathom(&args)?;
-        let row = row(&name, code, &report);
-        append(&file, &row)?;
-        println!("{}", line(&row));
+        match report["error"].as_str().filter(|_| code == Some(2)) {
+            Some(error) => failed.push(format!("{}, piece {piece}: {error}", row.name)),
+            None => ledger.add(&row.name, piece, &result(kernel, piece, code, &report))?,
+        }
+        println!("{}, piece {piece}: {} calls", row.name, report["ops"]);
     }
-    let rows = read_rows(&file)?;
-    println!("\n| run | calls | overlaps | findings |\n|---|---:|---:|---|");
-    rows.iter().for_each(|row| println!("{}", line(row)));
-    println!("rows: {} (remove it to begin again)", file.display());
-    let failed = rows.iter().filter(|row| row["code"] == 2).count();
-    if failed > 0 {
-        bail!("{failed} runs failed: see the table");
+    println!("\n| run | minutes | calls | overlaps | findings |\n|---|---:|---:|---:|---|");
+    for row in &rows {
+        println!("{}", line(&row.name, &ledger.of(&row.name).collect::<Vec<_>>()));
+    }
+    ledger.tell_time(pieces * PIECE_MINUTES * rows.len() as u64);
+    if !failed.is_empty() {
+        bail!("pieces that failed, to be run again:\n  {}", failed.join("\n  "));
     }
     Ok(())
 }
 
-fn row(name: &str, code: Option<i32>, report: &Value) -> Value {
-    let findings = report["findings"].as_array().cloned().unwrap_or_default();
-    let findings: Vec<Value> = findings
-        .iter()
-        .map(|finding| json!({"signature": finding["signature"], "ops": finding["ops"]}))
-        .collect();
+fn result(kernel: &str, piece: u64, code: Option<i32>, report: &Value) -> Value {
+    let structure = report["structure"].as_array().filter(|_| piece == 1);
+    let structure = structure.map(|samples| {
+        let step = samples.len().div_ceil(SAMPLES).max(1);
+        samples.iter().step_by(step).cloned().collect::<Vec<_>>()
+    });
     json!({
-        "row": name,
+        "kernel": ledger::kernel_name(kernel),
         "code": code,
         "ops": report["ops"],
         "overlaps": report["overlaps"],
         "seconds": report["seconds"],
-        "structure": report["structure"],
-        "findings": findings,
-        "error": report["error"],
+        "structure": structure,
+        "findings": ledger::signatures(report),
+        "guests_died": report["guests_died"],
     })
 }
 
-fn rows_file(campaign: &str, kernel: &str, minutes: u64) -> PathBuf {
-    let kernel = kernel.replace('/', "_");
-    shell::root().join(format!("target/{campaign}-{kernel}-{minutes}m.jsonl"))
-}
-
-fn line(row: &Value) -> String {
-    let findings = row["findings"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let texts: Vec<String> = findings
+/// The line of a table with all pieces of a row.
+fn line(name: &str, pieces: &[&Value]) -> String {
+    let sum = |field: &str| pieces.iter().filter_map(|piece| piece[field].as_f64()).sum::<f64>();
+    let mut found: Vec<&str> = pieces
         .iter()
-        .map(|finding| {
-            let signature = finding["signature"].as_str().unwrap_or_default();
-            match finding["ops"].as_u64() {
-                Some(ops) => format!("{signature} ({ops} operations)"),
-                None => signature.to_owned(),
-            }
-        })
+        .flat_map(|piece| piece["findings"].as_array().into_iter().flatten())
+        .filter_map(Value::as_str)
         .collect();
-    let found = match row["error"].as_str() {
-        Some(error) => format!("failed: {error}"),
-        None if texts.is_empty() => "none".to_owned(),
-        None => texts.join("; "),
-    };
-    let overlaps = row["overlaps"].as_u64().map_or("-".to_owned(), |number| number.to_string());
-    format!("| {} | {} | {overlaps} | {found} |", row["row"].as_str().unwrap_or("?"), row["ops"])
+    found.sort_unstable();
+    found.dedup();
+    let found = if found.is_empty() { "none".to_owned() } else { found.join("; ") };
+    let minutes = sum("seconds") / 60.0;
+    format!("| {name} | {minutes:.0} | {} | {} | {found} |", sum("ops"), sum("overlaps"))
 }
 
 #[cfg(test)]
@@ -203,11 +183,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_become_lines() {
-        let report = json!({
-            "ops": 10, "overlaps": 3, "findings": [{"signature": "no_order write ok/ok", "ops": 7}],
-        });
-        let row = row("ext4 guest", Some(1), &report);
-        assert_eq!(line(&row), "| ext4 guest | 10 | 3 | no_order write ok/ok (7 operations) |");
+    fn pieces_of_a_row_become_one_line() {
+        let found = json!([{"signature": "no_order write ok/ok"}]);
+        let report = json!({ "ops": 10, "overlaps": 3, "seconds": 300.0, "findings": found });
+        let (first, second) =
+            (result("6.12", 1, Some(1), &report), result("6.12", 2, Some(1), &report));
+        let line = line("ext4 guest", &[&first, &second]);
+        assert_eq!(line, "| ext4 guest | 10 | 20 | 6 | no_order write ok/ok |");
     }
 }

@@ -11,6 +11,7 @@ mod fsck;
 mod guest_campaign;
 mod guest_runs;
 mod hunt;
+mod ledger;
 mod long_workloads;
 mod setup;
 mod shell;

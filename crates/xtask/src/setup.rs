@@ -10,6 +10,10 @@ use crate::shell;
 /// The one need that is no program: a library, with the headers that belong to it.
 const LIBCLANG: &str = "libclang";
 
+/// Back ends of NFS-Ganesha, which are libraries of packages of their own.
+const GANESHA_VFS: &str = "/usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so";
+const GANESHA_MEM: &str = "/usr/lib/x86_64-linux-gnu/ganesha/libfsalmem.so";
+
 /// A program, the package that brings it, and the consequence of its absence.
 pub(crate) type Package = (&'static str, &'static str, &'static str);
 
@@ -22,6 +26,9 @@ const PACKAGES: &[Package] = &[
     ("mkfs.jfs", "jfsutils", "jfs is not checked in guests"),
     ("linux.uml", "user-mode-linux", "nothing is tested in guests"),
     ("mkfs.vfat", "dosfstools", "vfat is not checked in guests"),
+    (GANESHA_VFS, "nfs-ganesha-vfs", "NFS-Ganesha is not checked in guests"),
+    (GANESHA_MEM, "nfs-ganesha-mem", "nfs:memory is not checked in guests"),
+    ("tc", "iproute2", "NFS is not checked with packets that are lost"),
     ("flex", "flex", "kernels for guests are not built"),
     ("bison", "bison", "kernels for guests are not built"),
     ("fsck.fat", "dosfstools", "fsck.fat is not tested"),
