@@ -1,22 +1,15 @@
 //! The program as people and machines use it: its text, its JSON, its exit codes.
 
 mod common;
+#[path = "../../core/tests/common/golden.rs"]
+mod golden;
 
-use std::path::PathBuf;
 use std::process::Stdio;
 
 use common::{ask, command, json, scratch};
 use fathom_core::{Op, Trace};
+use golden::assert_golden;
 use serde_json::Value;
-
-fn assert_golden(name: &str, text: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("FATHOM_BLESS").is_some() {
-        std::fs::write(&path, text).expect("the golden file can be written");
-    }
-    let golden = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(text == golden, "{name} has changed: bless it with FATHOM_BLESS=1\n{text}");
-}
 
 #[test]
 fn the_short_help_fits_one_screen() {

@@ -1,6 +1,8 @@
 //! Exported programs: they compile without a warning, run, and notice what is different.
 
 mod common;
+#[path = "common/golden.rs"]
+mod golden;
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -16,6 +18,7 @@ use fathom_core::{
     Claim, Errno, FsBytes, Header, Mode, Op, Outcome, Pattern, Payload, Probe, Stat, Step, Target,
     TimeArg, Trace,
 };
+use golden::assert_golden;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -625,15 +628,4 @@ fn the_endings_are_short_and_readable() {
         .take_while(|line| line.starts_with('#'))
         .fold(String::new(), |text, line| text + line + "\n");
     assert_golden("head.sh", &head);
-}
-
-/// Compares `text` with a file of `tests/golden`; with `FATHOM_BLESS=1` writes it.
-fn assert_golden(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("FATHOM_BLESS").is_some() {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, text).unwrap();
-    }
-    let golden = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(text == golden, "{name} has changed: bless it with FATHOM_BLESS=1\n{text}");
 }

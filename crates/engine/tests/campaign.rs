@@ -1,8 +1,10 @@
 //! The campaign against subjects that lie in a known way.
 
 mod common;
+#[path = "../../core/tests/common/golden.rs"]
+mod golden;
 
-use common::{Liar, Lie, assert_golden, plan};
+use common::{Liar, Lie, plan};
 use fathom_core::flags::OpenFlags;
 use fathom_core::{Mode, Op, Pattern};
 use fathom_engine::check::finding::Stored;
@@ -10,6 +12,7 @@ use fathom_engine::check::finding::investigate::{Case, investigate, shrink_furth
 use fathom_engine::check::rerun::{CompareTrees, Runner};
 use fathom_engine::{Finding, Oracle, ReplayVerdict, Report, Silent, check, replay};
 use fathom_generate::Call;
+use golden::assert_golden;
 
 fn run(lie: Lie, seed: u64, ops: u64) -> Report {
     check(&mut Liar::new(lie), &plan(seed, ops), &mut Silent).expect("the harness works")

@@ -1,15 +1,16 @@
 //! The generator: the same for a seed for ever, never out of bounds, mostly sensible.
 
-mod common;
+#[path = "../../core/tests/common/golden.rs"]
+mod golden;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::assert_golden;
 use fathom_core::flags::OpenFlags as O;
 use fathom_core::{Capability, FsBytes, Kind, Mode, Op};
 use fathom_generate::choice::Choices;
 use fathom_generate::{Call, Config, Generator};
 use fathom_model::Model;
+use golden::assert_golden;
 
 const ALL: [Capability; 3] = [Capability::Identity, Capability::Remount, Capability::Devices];
 

@@ -1,13 +1,14 @@
 //! Layered workloads: exact counts, the three priorities, golden workloads, the bugs of the paper.
 
-mod common;
+#[path = "../../core/tests/common/golden.rs"]
+mod golden;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use common::assert_golden;
 use fathom_core::Digest;
 use fathom_generate::layered::core::{Name, NodeId, NodeKind};
 use fathom_generate::layered::{Call, Command, Graph, Grower, Kind, Preset, Refiner, pattern};
+use golden::assert_golden;
 
 const NAMES: [Name; 2] = [1, 2];
 

@@ -36,17 +36,38 @@ pub struct CallMonitor {
     journal: Option<Arc<dyn Journal>>,
 }
 
+/// Something that has begun and not ended. When it began is noted by the watchdog, as soon as that sees it:
+/// asking for the time before every call is a system call where there is no vDSO, as in guests.
+#[derive(Clone, Copy)]
+struct Running {
+    /// Its number among all that began.
+    number: u64,
+    /// How many deadlines it may take.
+    deadlines: u32,
+    /// How long it waits on purpose.
+    waits: Duration,
+}
+
 #[derive(Default)]
 struct State {
     /// Since the file system was empty; the last one may be running. Only without a journal.
     ops: Vec<Op>,
     /// The operation as the journal has it; kept to be filled again.
     record: Vec<u8>,
-    /// Since when, how many deadlines it may take, and how long it waits on purpose.
-    running: Option<(Instant, u32, Duration)>,
+    /// What is running.
+    running: Option<Running>,
+    /// How many things have begun.
+    begun: u64,
     /// When the unblock was called for what is running, and how late that was.
     rescued: Option<Duration>,
     unblock: Option<Unblock>,
+}
+
+impl State {
+    fn begin(&mut self, deadlines: u32, waits: Duration) {
+        self.begun += 1;
+        self.running = Some(Running { number: self.begun, deadlines, waits });
+    }
 }
 
 impl CallMonitor {
@@ -87,7 +108,7 @@ impl CallMonitor {
             Op::Wait { seconds } => Duration::from_secs(u64::from(*seconds)),
             _ => Duration::ZERO,
         };
-        state.running = Some((Instant::now(), patience(Activity::Operation), waits));
+        state.begin(patience(Activity::Operation), waits);
         let Some(journal) = &self.journal else {
             state.ops.push(op.clone());
             return;
@@ -100,7 +121,7 @@ impl CallMonitor {
 
     /// Something else begins that may not return.
     pub(crate) fn begin_activity(&self, activity: Activity) {
-        self.state().running = Some((Instant::now(), patience(activity), Duration::ZERO));
+        self.state().begin(patience(activity), Duration::ZERO);
         if let Some(journal) = &self.journal {
             journal.begin(activity);
         }
@@ -135,8 +156,9 @@ impl HangWatchdog {
         let thread = std::thread::spawn(move || {
             let (stopped, bell) = &*told;
             let mut guard = stopped.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let mut seen = (0, Instant::now());
             while !*guard {
-                look(&monitor, deadline, &on_stuck);
+                look(&monitor, &mut seen, deadline, &on_stuck);
                 let pause = (deadline / 8).clamp(Duration::from_millis(10), Duration::from_secs(1));
                 guard = bell
                     .wait_timeout(guard, pause)
@@ -148,10 +170,15 @@ impl HangWatchdog {
     }
 }
 
-fn look(monitor: &CallMonitor, deadline: Duration, on_stuck: &OnStuck) {
+/// Looks whether what runs is late; `seen` is what ran last time, and when it was first seen.
+fn look(monitor: &CallMonitor, seen: &mut (u64, Instant), deadline: Duration, on_stuck: &OnStuck) {
     let mut state = monitor.state();
-    let Some((since, deadlines, waits)) = state.running else { return };
-    let (late, deadline) = (since.elapsed().saturating_sub(waits), deadline * deadlines);
+    let Some(running) = state.running else { return };
+    if running.number != seen.0 {
+        *seen = (running.number, Instant::now());
+    }
+    let late = seen.1.elapsed().saturating_sub(running.waits);
+    let deadline = deadline * running.deadlines;
     if late >= deadline && state.rescued.is_none() {
         state.rescued = Some(late);
         if let Some(unblock) = &state.unblock {

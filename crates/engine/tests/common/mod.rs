@@ -2,7 +2,6 @@
 #![allow(dead_code, reason = "every test file uses some of these")]
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
 use fathom_core::pattern::word;
 use fathom_core::{Capability, Errno, HarnessFault, Kind, Op, Outcome, Subject, Testbed, Tree};
@@ -116,18 +115,4 @@ impl Testbed for Liar {
         self.model = Model::new(reference()).expect("the default configuration works");
         Ok(())
     }
-}
-
-/// Compares `text` with a file of `tests/golden`; with `FATHOM_BLESS=1` writes it.
-pub(crate) fn assert_golden(name: &str, text: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("FATHOM_BLESS").is_some() {
-        std::fs::write(&path, text).expect("the golden file can be written");
-    }
-    let golden = std::fs::read_to_string(&path)
-        .unwrap_or_else(|error| panic!("{}: {error}; FATHOM_BLESS=1 writes it", path.display()));
-    assert!(
-        text == golden,
-        "{name} has changed; look at the difference, then bless it with FATHOM_BLESS=1\n{text}"
-    );
 }

@@ -1,6 +1,7 @@
 //! The file of a run: written, read, refused.
 
-use crate::runs::{assert_golden, littlefs};
+use crate::golden::assert_golden;
+use crate::runs::littlefs;
 use fathom_report::Run;
 use fathom_report::run::FILE;
 

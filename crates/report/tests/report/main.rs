@@ -2,5 +2,7 @@
 
 mod checker;
 mod file;
+#[path = "../../../core/tests/common/golden.rs"]
+mod golden;
 mod pages;
 mod runs;

@@ -3,7 +3,8 @@
 use fathom_report::{Run, html, text};
 
 use crate::checker::check_page;
-use crate::runs::{assert_golden, clean, design, extreme, littlefs, samples};
+use crate::golden::assert_golden;
+use crate::runs::{clean, design, extreme, littlefs, samples};
 
 #[test]
 fn the_text_of_a_run_with_a_finding() {

@@ -1,7 +1,5 @@
 //! Runs to report on. The story is that of littlefs (`docs/FOUND_BUGS.md`); the numbers are made up.
 
-use std::path::PathBuf;
-
 use fathom_report::Run;
 use fathom_report::run::{
     BlockLine, Command, Count, FORMAT, FindingPage, Kind, Plot, Promise, Sample, Series, StepLine,
@@ -326,18 +324,4 @@ pub(crate) fn clean() -> Run {
     run.samples = samples(1);
     run.samples[0].findings = 0;
     run
-}
-
-/// Compares `text` with a file of `tests/golden`; with `FATHOM_BLESS=1` writes it.
-pub(crate) fn assert_golden(name: &str, text: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("FATHOM_BLESS").is_some() {
-        std::fs::write(&path, text).expect("the golden file can be written");
-    }
-    let golden = std::fs::read_to_string(&path)
-        .unwrap_or_else(|error| panic!("{}: {error}; FATHOM_BLESS=1 writes it", path.display()));
-    assert!(
-        text == golden,
-        "{name} has changed; look at the difference, then bless it with FATHOM_BLESS=1\n{text}"
-    );
 }

@@ -36,6 +36,10 @@ const ALARMS: [&str; 12] = [
     "Kernel panic",
 ];
 
+/// In alarms that a machine with too much to do raises by itself: work waits for a processor
+/// (kernel/workqueue.c). A worker that never ends is told as a soft lockup or a hung task as well.
+const STARVED: &str = "workqueue lockup";
+
 /// In warnings about our device.
 const DAMAGE: [&str; 4] = ["error", "corrupt", "csum failed", "checksum"];
 
@@ -133,6 +137,7 @@ fn complaint<'a>(record: &'a str, devices: &[String]) -> Option<&'a str> {
             let damage = DAMAGE.iter().any(|word| lower.contains(word));
             (severity <= KERN_ERR || severity == KERN_WARNING && damage).then_some(message)
         }
+        None if message.contains(STARVED) => None,
         None => ALARMS.iter().any(|alarm| message.contains(alarm)).then_some(message),
     }
 }
@@ -162,6 +167,7 @@ mod tests {
             "4,1,1,-;WARNING: CPU: 1 PID: 7 at fs/inode.c:301 drop_nlink+0x2c/0x40",
             "3,1,1,-;INFO: task fathom:12 blocked for more than 120 seconds.",
             "0,1,1,-;BUG: kernel NULL pointer dereference, address: 0000000000000008",
+            "0,1,1,-;watchdog: BUG: soft lockup - CPU#1 stuck for 26s! [kworker/1:0:17]",
         ];
         for record in trouble {
             assert_eq!(complaint(record, &ours), record.split_once(';').map(|(_, text)| text));
@@ -174,6 +180,7 @@ mod tests {
             "6,1,1,-;BTRFS info (device loop3): using crc32c (crc32c-lib) checksum algorithm",
             "6,1,1,-;loop3: detected capacity change from 0 to 4096",
             "4,1,1,-;process x is using a deprecated option",
+            "0,1,1,-;BUG: workqueue lockup - pool cpus=1 node=0 flags=0x0 nice=0 stuck for 33s!",
             "no record",
         ];
         for record in noise {

@@ -1,10 +1,10 @@
-//! What the tests of the generators share.
+//! Golden files, for the tests of every crate: included by its path, so that each compares with its own.
 
-use std::path::PathBuf;
+use std::path::Path;
 
-/// Compares `text` with a file of `tests/golden`; with `FATHOM_BLESS=1` writes it.
+/// Compares `text` with a file of the crate's `tests/golden`; with `FATHOM_BLESS=1` writes it.
 pub(crate) fn assert_golden(name: &str, text: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if std::env::var_os("FATHOM_BLESS").is_some() {
         std::fs::write(&path, text).expect("the golden file can be written");
     }
