@@ -5,9 +5,10 @@
 //! that save and restore through the device). So nothing may be mounted, or the file system must be
 //! frozen, while the image is read, and nothing may be mounted while it is written.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -35,8 +36,40 @@ pub(super) const BLOCK_BYTES: usize = 4096;
 /// One read while scanning: small enough to stay in a processor's cache until it is compared.
 const CHUNK_BYTES: usize = 64 * BLOCK_BYTES;
 
+/// Blocks of one write: far below what the kernel takes at once (`IOV_MAX`, 1024).
+const PAGES_AT_ONCE: usize = 256;
+
 /// What a block holds; `None` is zeros.
-pub(super) type Block = Option<Box<[u8; BLOCK_BYTES]>>;
+pub(super) type Block = Option<Arc<Page>>;
+
+/// The bytes of a block, shared by all states in which it is the same.
+#[derive(Debug, PartialEq)]
+pub(super) struct Page {
+    digest: Digest,
+    bytes: [u8; BLOCK_BYTES],
+}
+
+impl Page {
+    /// A page with these bytes, which must be those of a whole block.
+    pub(super) fn new(bytes: &[u8]) -> Page {
+        let digest = Digest::of(DOMAIN_BLOCK, bytes);
+        Page { digest, bytes: bytes.try_into().expect("a whole block") }
+    }
+
+    pub(super) fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    pub(super) fn bytes(&self) -> &[u8; BLOCK_BYTES] {
+        &self.bytes
+    }
+}
+
+/// The blocks that differ from the first state, in ascending order of their numbers.
+pub(super) type Changes = Vec<(u32, Block)>;
+
+/// Keeps the hashes of blocks apart from all others.
+const DOMAIN_BLOCK: u64 = 0xb10c;
 
 static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 
@@ -44,7 +77,39 @@ static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 pub(super) struct Image {
     memory: OwnedFd,
     pristine: Vec<Block>,
+    /// How it differed from the beginning when it was last read or rewritten. Most blocks are still the same
+    /// when it is read again, and are not copied and hashed once more.
+    last: Changes,
     chunk: Box<[u8]>,
+}
+
+/// A state, asked for its blocks in ascending order.
+struct State<'a> {
+    pristine: &'a [Block],
+    changes: std::slice::Iter<'a, (u32, Block)>,
+}
+
+impl<'a> State<'a> {
+    fn new(pristine: &'a [Block], changes: &'a [(u32, Block)]) -> State<'a> {
+        State { pristine, changes: changes.iter() }
+    }
+
+    /// What a block holds if that is not what it held in the beginning.
+    fn changed(&mut self, index: usize) -> Option<&'a Block> {
+        loop {
+            let (at, block) = self.changes.as_slice().first()?;
+            match (*at as usize).cmp(&index) {
+                Ordering::Less => _ = self.changes.next(),
+                Ordering::Equal => return Some(block),
+                Ordering::Greater => return None,
+            }
+        }
+    }
+
+    /// What a block holds.
+    fn block(&mut self, index: usize) -> &'a Block {
+        self.changed(index).unwrap_or(&self.pristine[index])
+    }
 }
 
 /// A part of the memory as a scan meets it.
@@ -86,21 +151,28 @@ impl Image {
         }
         let blocks = recipe.image_bytes as usize / BLOCK_BYTES;
         let pristine = std::iter::repeat_with(|| None).take(blocks).collect();
-        Ok(Image { memory, pristine, chunk: vec![0; CHUNK_BYTES].into() })
+        Ok(Image { memory, pristine, last: Vec::new(), chunk: vec![0; CHUNK_BYTES].into() })
     }
 
-    /// What the disk holds now is what [`Image::changes`] are changes of.
+    /// What the disk holds now is what [`Image::changes`] are changes of. Zeros that were written (most of an
+    /// empty journal) become holes, which no later scan has to read.
     pub(super) fn settle(&mut self) -> io::Result<()> {
         let mut blocks = std::mem::take(&mut self.pristine);
         blocks.fill(None);
+        self.last.clear();
+        let mut writer = Writer::new(self.memory.try_clone()?);
         let done = self.scan(|part| {
             if let Part::Data(first, bytes) = part {
                 for (index, block) in (first..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
                     blocks[index] = as_block(block);
+                    if blocks[index].is_none() {
+                        writer.put(index, &None)?;
+                    }
                 }
             }
             Ok(())
         });
+        let done = done.and_then(|()| writer.flush());
         self.pristine = blocks;
         done
     }
@@ -116,15 +188,20 @@ impl Image {
     }
 
     /// The blocks that are not as in the beginning, in ascending order.
-    pub(super) fn changes(&mut self) -> io::Result<Vec<(u32, Block)>> {
-        let mut changes = Vec::new();
-        let pristine = std::mem::take(&mut self.pristine);
+    pub(super) fn changes(&mut self) -> io::Result<Changes> {
+        let (pristine, last) = (std::mem::take(&mut self.pristine), std::mem::take(&mut self.last));
+        let mut before = State::new(&pristine, &last);
+        let mut changes = Vec::with_capacity(last.len());
         let done = self.scan(|part| {
             match part {
                 Part::Data(first, bytes) => {
                     for (index, block) in (first..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
-                        if block != content(&pristine[index]) {
-                            changes.push((index as u32, as_block(block)));
+                        match before.changed(index) {
+                            Some(known) if block == content(known) => {
+                                changes.push((index as u32, known.clone()));
+                            }
+                            _ if block == content(&pristine[index]) => {}
+                            _ => changes.push((index as u32, as_block(block))),
                         }
                     }
                 }
@@ -136,27 +213,22 @@ impl Image {
             Ok(())
         });
         self.pristine = pristine;
-        done.map(|()| changes)
+        done?;
+        self.last.clone_from(&changes);
+        Ok(changes)
     }
 
     /// Makes the disk what it was in the beginning but for `changes`, which are in ascending order.
     /// Only what differs is written; zeros become holes, so that later scans are short.
     pub(super) fn become_changed(&mut self, changes: &[(u32, Block)]) -> io::Result<()> {
         let pristine = std::mem::take(&mut self.pristine);
-        let mut ahead = changes.iter().peekable();
-        let mut target = |index: usize| {
-            while ahead.next_if(|(at, _)| (*at as usize) < index).is_some() {}
-            match ahead.peek() {
-                Some((at, block)) if *at as usize == index => block,
-                _ => &pristine[index],
-            }
-        };
+        let mut target = State::new(&pristine, changes);
         let mut writer = Writer::new(self.memory.try_clone()?);
         let done = self.scan(|part| {
             match part {
                 Part::Data(first, bytes) => {
                     for (index, block) in (first..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
-                        let wanted = target(index);
+                        let wanted = target.block(index);
                         if block != content(wanted) {
                             writer.put(index, wanted)?;
                         }
@@ -164,7 +236,7 @@ impl Image {
                 }
                 Part::Hole(start, end) => {
                     for index in start..end {
-                        let wanted = target(index);
+                        let wanted = target.block(index);
                         if wanted.is_some() {
                             writer.put(index, wanted)?;
                         }
@@ -175,7 +247,9 @@ impl Image {
         });
         let done = done.and_then(|()| writer.flush());
         self.pristine = pristine;
-        done
+        done?;
+        self.last = changes.to_vec();
+        Ok(())
     }
 
     /// The whole disk, if it were changed like this.
@@ -187,7 +261,7 @@ impl Image {
             // What is zero may have been something else in the beginning.
             let to = &mut bytes[index * BLOCK_BYTES..][..BLOCK_BYTES];
             match block {
-                Some(block) => to.copy_from_slice(&block[..]),
+                Some(page) => to.copy_from_slice(page.bytes()),
                 None if self.pristine[index].is_some() => to.fill(0),
                 None => {}
             }
@@ -197,14 +271,14 @@ impl Image {
 
     /// A digest of the whole disk, if it were changed like this: a chain over the blocks that hold
     /// something, each with its number.
-    pub(super) fn digest(&self, changes: Vec<(u32, Block)>) -> Digest {
+    pub(super) fn digest(&self, changes: Changes) -> Digest {
         let mut changed: BTreeMap<usize, Block> =
             changes.into_iter().map(|(index, block)| (index as usize, block)).collect();
         let mut digest = Digest::of(0, &[]);
         for (index, pristine) in self.pristine.iter().enumerate() {
             let now = changed.remove(&index);
-            if let Some(block) = now.as_ref().unwrap_or(pristine) {
-                let contents = Digest::of(index as u64, &block[..]);
+            if let Some(page) = now.as_ref().unwrap_or(pristine) {
+                let contents = Digest::of(index as u64, page.bytes());
                 let link = [digest.0.to_le_bytes(), contents.0.to_le_bytes()].concat();
                 digest = Digest::of(0, &link);
             }
@@ -213,7 +287,7 @@ impl Image {
     }
 
     /// How a whole disk differs from the first state.
-    pub(super) fn changes_of(&self, whole: &[u8]) -> Vec<(u32, Block)> {
+    pub(super) fn changes_of(&self, whole: &[u8]) -> Changes {
         let blocks = whole.chunks_exact(BLOCK_BYTES).zip(&self.pristine).enumerate();
         let changed = blocks.filter(|(_, (block, first))| *block != content(first));
         changed.map(|(index, (block, _))| (index as u32, as_block(block))).collect()
@@ -241,7 +315,8 @@ impl Image {
         Ok(bytes)
     }
 
-    /// Goes through the memory in ascending order, without touching its holes.
+    /// Goes through the memory in ascending order, without touching large holes. Small ones between data are
+    /// read as zeros: asking for them costs more, above all in a guest.
     fn scan(&mut self, mut visit: impl FnMut(Part<'_>) -> io::Result<()>) -> io::Result<()> {
         let size = rustix::fs::fstat(&self.memory)?.st_size as u64;
         let mut at = 0;
@@ -253,17 +328,12 @@ impl Image {
             if start > at {
                 visit(Part::Hole(at as usize / BLOCK_BYTES, start as usize / BLOCK_BYTES))?;
             }
-            if start == size {
-                break;
+            let len = ((size - start) as usize).min(CHUNK_BYTES);
+            if len > 0 {
+                read_exact(&self.memory, &mut self.chunk[..len], start)?;
+                visit(Part::Data(start as usize / BLOCK_BYTES, &self.chunk[..len]))?;
             }
-            let end = seek(&self.memory, SeekFrom::Hole(start))?;
-            at = start;
-            while at < end {
-                let len = ((end - at) as usize).min(CHUNK_BYTES);
-                read_exact(&self.memory, &mut self.chunk[..len], at)?;
-                visit(Part::Data(at as usize / BLOCK_BYTES, &self.chunk[..len]))?;
-                at += len as u64;
-            }
+            at = start + len as u64;
         }
         Ok(())
     }
@@ -301,14 +371,14 @@ pub(super) fn repair(memory: &OwnedFd, program: &Program) -> Result<Output, Subj
 }
 
 fn content(block: &Block) -> &[u8] {
-    block.as_ref().map_or(&ZEROS[..], |bytes| &bytes[..])
+    block.as_ref().map_or(&ZEROS[..], |page| page.bytes())
 }
 
 fn as_block(bytes: &[u8]) -> Block {
     if bytes == ZEROS {
         return None;
     }
-    Some(bytes.to_vec().into_boxed_slice().try_into().expect("a whole block"))
+    Some(Arc::new(Page::new(bytes)))
 }
 
 /// Writes blocks in ascending order. Those that follow each other are one system call, which in a guest costs
@@ -318,25 +388,23 @@ struct Writer {
     /// Where the collected blocks begin, and how many there are.
     first: usize,
     count: usize,
-    /// Their bytes; none if they are to become a hole.
-    bytes: Vec<u8>,
+    /// What they hold; nothing if they are to become a hole.
+    pages: Vec<Arc<Page>>,
 }
 
 impl Writer {
     fn new(memory: OwnedFd) -> Writer {
-        Writer { memory, first: 0, count: 0, bytes: Vec::new() }
+        Writer { memory, first: 0, count: 0, pages: Vec::new() }
     }
 
     fn put(&mut self, index: usize, block: &Block) -> io::Result<()> {
-        let follows = index == self.first + self.count && block.is_none() == self.bytes.is_empty();
-        if !follows || self.bytes.len() >= CHUNK_BYTES {
+        let follows = index == self.first + self.count && block.is_none() == self.pages.is_empty();
+        if !follows || self.pages.len() >= PAGES_AT_ONCE {
             self.flush()?;
             self.first = index;
         }
         self.count += 1;
-        if let Some(block) = block {
-            self.bytes.extend_from_slice(&block[..]);
-        }
+        self.pages.extend(block.clone());
         Ok(())
     }
 
@@ -344,15 +412,19 @@ impl Writer {
     fn flush(&mut self) -> io::Result<()> {
         let at = (self.first * BLOCK_BYTES) as u64;
         let len = (self.count * BLOCK_BYTES) as u64;
-        let mut done = 0;
-        while done < self.bytes.len() {
-            done += rustix::io::pwrite(&self.memory, &self.bytes[done..], at + done as u64)?;
-        }
-        if self.bytes.is_empty() && len > 0 {
+        if self.pages.is_empty() && len > 0 {
             let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             fallocate(&self.memory, punch, at, len)?;
         }
-        self.bytes.clear();
+        let mut slices: Vec<IoSlice<'_>> =
+            self.pages.iter().map(|page| IoSlice::new(page.bytes())).collect();
+        let (mut rest, mut at) = (&mut slices[..], at);
+        while !rest.is_empty() {
+            let written = rustix::io::pwritev(&self.memory, rest, at)?;
+            IoSlice::advance_slices(&mut rest, written);
+            at += written as u64;
+        }
+        self.pages.clear();
         self.count = 0;
         Ok(())
     }
@@ -440,11 +512,11 @@ mod tests {
         let memory = memfd_create("fathom-test", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&memory, (blocks * BLOCK_BYTES) as u64).unwrap();
         let pristine = std::iter::repeat_with(|| None).take(blocks).collect();
-        Image { memory, pristine, chunk: vec![0; CHUNK_BYTES].into() }
+        Image { memory, pristine, last: Vec::new(), chunk: vec![0; CHUNK_BYTES].into() }
     }
 
     fn block(byte: u8) -> Block {
-        Some(Box::new([byte; BLOCK_BYTES]))
+        as_block(&[byte; BLOCK_BYTES])
     }
 
     fn write(image: &Image, index: usize, value: &Block) {
@@ -465,6 +537,31 @@ mod tests {
         read_exact(&disk.memory, &mut bytes, 0).unwrap();
         let (written, erased) = bytes.split_at(BLOCK_BYTES);
         assert!(written.iter().all(|byte| *byte == 0) && erased.iter().all(|byte| *byte == 0xff));
+    }
+
+    #[test]
+    fn what_did_not_change_is_not_copied_again() {
+        let mut disk = image(100);
+        disk.settle().unwrap();
+        write(&disk, 3, &block(1));
+        write(&disk, 50, &block(2));
+        let first = disk.changes().unwrap();
+        write(&disk, 3, &block(4));
+        write(&disk, 7, &block(5));
+        let second = disk.changes().unwrap();
+        assert_eq!(second, [(3, block(4)), (7, block(5)), (50, block(2))]);
+        let is_shared = |one: &Block, other: &Block| {
+            one.as_ref().zip(other.as_ref()).is_some_and(|(one, other)| Arc::ptr_eq(one, other))
+        };
+        assert!(is_shared(&first[1].1, &second[2].1));
+        disk.become_changed(&first).unwrap();
+        let third = disk.changes().unwrap();
+        assert!(third.iter().zip(&first).all(|((_, one), (_, other))| is_shared(one, other)));
+        // A block that is again as in the beginning is no change, also if it was one before.
+        write(&disk, 3, &None);
+        assert_eq!(disk.changes().unwrap(), [(50, block(2))]);
+        disk.settle().unwrap();
+        assert_eq!(disk.changes().unwrap(), []);
     }
 
     #[test]

@@ -40,7 +40,7 @@ use crate::host::{Backend, HostSubject};
 use crate::sys::{View, in_guest};
 use filler::Filler;
 use freeze::ThawGuard;
-use image::{Image, RunningProgram};
+use image::{Changes, Image, RunningProgram};
 use log::KernelLog;
 use snapshot_store::SnapshotStore;
 
@@ -227,7 +227,7 @@ impl KernelBackend {
         self.disk.as_mut().ok_or_else(none)
     }
 
-    fn save_frozen(&mut self) -> Result<Vec<(u32, image::Block)>, HarnessFault> {
+    fn save_frozen(&mut self) -> Result<Changes, HarnessFault> {
         let failed = |error: io::Error| HarnessFault::new("saving a frozen file system", error);
         let base = self.base.as_ref().expect("a mounted file system");
         let disk = self.disk.as_mut().expect("asked only if there is one");
@@ -456,13 +456,13 @@ impl Backend for KernelBackend {
 }
 
 impl Disk {
-    fn saved(&self, saved: Saved) -> Result<snapshot_store::Changes, HarnessFault> {
+    fn saved(&self, saved: Saved) -> Result<Changes, HarnessFault> {
         let got = self.store.get(saved);
         let got = got.map_err(|error| HarnessFault::new("reading a saved state", error))?;
         got.ok_or_else(|| HarnessFault::new("restoring", format!("{saved:?} was not saved")))
     }
 
-    fn keep(&mut self, changes: snapshot_store::Changes) -> Result<Saved, HarnessFault> {
+    fn keep(&mut self, changes: Changes) -> Result<Saved, HarnessFault> {
         let kept = self.store.put(changes);
         kept.map_err(|error| HarnessFault::new("keeping a saved state", error))
     }

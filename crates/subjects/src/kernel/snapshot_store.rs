@@ -8,16 +8,11 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use fathom_core::{Digest, Saved};
 
-use super::image::{BLOCK_BYTES, Block};
-
-/// The blocks that differ from the first state, by number.
-pub(super) type Changes = Vec<(u32, Block)>;
-
-/// Keeps the hashes of blocks apart from all others.
-const DOMAIN: u64 = 0xb10c;
+use super::image::{BLOCK_BYTES, Block, Changes, Page};
 
 /// The quickest that compresses: most blocks are nearly empty.
 const COMPRESSION_LEVEL: i32 = 1;
@@ -41,7 +36,7 @@ struct StoredBlock {
 }
 
 enum Place {
-    Memory(Box<[u8; BLOCK_BYTES]>),
+    Memory(Arc<Page>),
     File { at: u64, len: usize },
 }
 
@@ -100,27 +95,30 @@ impl SnapshotStore {
     }
 
     fn hold(&mut self, block: Block) -> Option<Digest> {
-        let block = block?;
-        let digest = Digest::of(DOMAIN, &block[..]);
+        let page = block?;
+        let digest = page.digest();
         if let Some(held) = self.blocks.get_mut(&digest) {
             held.users += 1;
         } else {
-            self.blocks.insert(digest, StoredBlock { users: 1, place: Place::Memory(block) });
+            self.blocks.insert(digest, StoredBlock { users: 1, place: Place::Memory(page) });
             self.ages.push_back(digest);
             self.memory_bytes += BLOCK_BYTES as u64;
         }
         Some(digest)
     }
 
-    fn load(&self, digest: &Digest) -> io::Result<Box<[u8; BLOCK_BYTES]>> {
+    fn load(&self, digest: &Digest) -> io::Result<Arc<Page>> {
         match &self.blocks[digest].place {
-            Place::Memory(block) => Ok(block.clone()),
+            Place::Memory(page) => Ok(Arc::clone(page)),
             Place::File { at, len } => {
                 let mut packed = vec![0; *len];
                 let spill = self.spill.as_ref().expect("a block in the file has a file");
                 spill.file.read_exact_at(&mut packed, *at)?;
                 let block = zstd::bulk::decompress(&packed, BLOCK_BYTES)?;
-                block.into_boxed_slice().try_into().map_err(|_| io::ErrorKind::InvalidData.into())
+                match block.len() {
+                    BLOCK_BYTES => Ok(Arc::new(Page::new(&block))),
+                    _ => Err(io::ErrorKind::InvalidData.into()),
+                }
             }
         }
     }
@@ -153,8 +151,8 @@ impl SnapshotStore {
         while self.memory_bytes > self.memory_bytes_max {
             let Some(digest) = self.ages.pop_front() else { break };
             let Some(held) = self.blocks.get_mut(&digest) else { continue };
-            let Place::Memory(block) = &held.place else { continue };
-            let packed = zstd::bulk::compress(&block[..], COMPRESSION_LEVEL)?;
+            let Place::Memory(page) = &held.place else { continue };
+            let packed = zstd::bulk::compress(page.bytes(), COMPRESSION_LEVEL)?;
             let spill = match &mut self.spill {
                 Some(spill) => spill,
                 none => none.insert(SpillFile { file: tempfile::tempfile()?, end: 0, blocks: 0 }),
@@ -175,7 +173,7 @@ mod tests {
 
     fn block(seed: u64) -> Block {
         let bytes = fathom_core::Pattern { seed, len: BLOCK_BYTES as u64 }.to_vec();
-        Some(bytes.into_boxed_slice().try_into().unwrap())
+        Some(Arc::new(Page::new(&bytes)))
     }
 
     fn state(seeds: std::ops::Range<u64>) -> Vec<(u32, Block)> {
