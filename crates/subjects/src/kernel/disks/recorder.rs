@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use fathom_block::disks::ReadSet;
 use fathom_block::{Event, Image, WriteLog};
 use fathom_core::{HarnessFault, Op, Outcome};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
     fsopen,
@@ -133,12 +133,15 @@ impl DiskRecorder {
         &self.server
     }
 
-    /// Whether what the disk does is to be believed.
+    /// Whether what the disk does is to be believed. A process that dies ends its connection before others see
+    /// that it is dead, so the connection is asked, too.
     ///
     /// # Errors
     /// If the process that serves it has died.
     pub(super) fn check_server(&self) -> Result<(), HarnessFault> {
-        match self.server.is_alive() {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+        let answers = || statx(&self.file, "", flags, StatxFlags::SIZE).is_ok();
+        match self.server.is_alive() && answers() {
             true => Ok(()),
             false => {
                 let what = "the process that serves it has died";
