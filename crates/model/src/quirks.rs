@@ -134,6 +134,9 @@ pub struct Quirks {
     /// With both `XATTR_CREATE` and `XATTR_REPLACE`, only the first counts (xfs). Elsewhere no attribute
     /// can fulfil both.
     pub xattr_create_wins: bool,
+    /// Any name can be that of an attribute: in a namespace that nobody knows, and with nothing behind the
+    /// prefix (ntfs3: its handler has the empty prefix, so that it is asked for every name).
+    pub xattr_any_name: bool,
     /// `listxattr` shows `trusted.*` also to callers who may not read them (btrfs, FUSE).
     pub trusted_listed_to_all: bool,
 
@@ -339,6 +342,7 @@ const DEFAULT: Quirks = Quirks {
     rename_not_empty_exists: false,
     whiteout_group_of_target: false,
     xattr_create_wins: false,
+    xattr_any_name: false,
     trusted_listed_to_all: false,
     listxattr_counts_hidden: false,
     last_page_not_found: false,

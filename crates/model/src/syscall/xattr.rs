@@ -200,6 +200,9 @@ fn check_name(name: &FsBytes) -> Result<(), Errno> {
 
 /// `xattr_resolve_name`: the namespace must be known, and something must follow it.
 fn handler(quirks: &Quirks, name: &FsBytes) -> Result<(), Errno> {
+    if quirks.xattr_any_name {
+        return Ok(());
+    }
     let is_known = match Namespace::of(name) {
         Namespace::User => quirks.user_xattrs,
         Namespace::Trusted => quirks.trusted_xattrs,
@@ -321,6 +324,22 @@ mod tests {
         ];
         check(&mut m, &table);
         data_of(m.execute(&get(at("f"), "user.empty", 9)), b"");
+    }
+
+    #[test]
+    fn any_name_is_one_where_the_handler_takes_all() {
+        let mut m = model_with(Quirks { xattr_any_name: true, ..Quirks::default() });
+        given(&mut m, &[file("f", 0o644), set(at("f"), "foo.bar", 1, 0)]);
+        let table = [
+            (remove(at("f"), "user."), Err(E::ENODATA)),
+            (set(at("f"), "user.", 1, 0), Ok(0)),
+            (remove(at("f"), "user."), Ok(0)),
+            (remove(at("f"), "foo.bar"), Ok(0)),
+            (remove(at("f"), "system.x"), Err(E::ENODATA)),
+            // The length is the kernel's matter, before the file system is asked.
+            (set(at("f"), "", 1, 0), Err(E::ERANGE)),
+        ];
+        check(&mut m, &table);
     }
 
     #[test]

@@ -10,10 +10,13 @@ use std::path::Path;
 
 use fathom_core::flags::{FallocateMode, RenameFlags};
 use fathom_model::{Config, Quirks};
-use rustix::fs::{Mode, OFlags, StatFs};
+use rustix::fs::{Mode, OFlags, SeekFrom, StatFs};
 
 use super::KernelSubject;
 use crate::error::SubjectError;
+
+/// From the kernel's `include/uapi/linux/magic.h`; the C library does not have it.
+const EXFAT_SUPER_MAGIC: libc::__fsword_t = 0x2011_BAB0;
 
 /// The largest block that the reference knows.
 const BLOCK_BYTES_MAX: u32 = 4096;
@@ -37,7 +40,13 @@ pub struct Measured {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Format {
     Ext(Ext),
-    Btrfs { node_bytes: u32 },
+    Btrfs {
+        node_bytes: u32,
+    },
+    /// A file is at most as large as the volume.
+    Exfat {
+        position_max: u64,
+    },
     Other,
 }
 
@@ -131,6 +140,10 @@ impl Measured {
                 // btrfs_symlink(): the target is data inside a leaf.
                 quirks.symlink_bytes_max = (node_bytes - INLINE_OVERHEAD).min(PATH_BYTES_MAX);
             }
+            Format::Exfat { position_max } => {
+                quirks.file_bytes_max = *position_max;
+                quirks.vfs_file_bytes_max = *position_max;
+            }
             Format::Other => {}
         }
     }
@@ -151,8 +164,28 @@ fn format_of(statfs: &StatFs, root: BorrowedFd<'_>) -> Result<Format, SubjectErr
         libc::BTRFS_SUPER_MAGIC => {
             Ok(Format::Btrfs { node_bytes: btrfs_node_bytes(root).map_err(failed)? })
         }
+        EXFAT_SUPER_MAGIC => {
+            Ok(Format::Exfat { position_max: position_max(root).map_err(failed)? })
+        }
         _ => Ok(Format::Other),
     }
+}
+
+/// The largest position that the directory can be read from, which is the file system's limit of a file where
+/// its directories have that too.
+fn position_max(root: BorrowedFd<'_>) -> io::Result<u64> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::openat(root, ".", flags, Mode::empty())?;
+    let accepts = |at| rustix::fs::seek(&directory, SeekFrom::Start(at)).is_ok();
+    let (mut accepted, mut refused) = (0, i64::MAX as u64);
+    if accepts(refused) {
+        return Ok(refused);
+    }
+    while refused - accepted > 1 {
+        let middle = accepted + (refused - accepted) / 2;
+        *(if accepts(middle) { &mut accepted } else { &mut refused }) = middle;
+    }
+    Ok(accepted)
 }
 
 /// Where the superblock is, whatever the block size.
