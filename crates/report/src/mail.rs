@@ -24,8 +24,8 @@ pub struct Attached {
 
 /// The mail: a subject line, and the text.
 pub fn mail(finding: &Finding, attached: &Attached) -> String {
-    let subject = format!("{}: {}", finding.subject, headline(finding));
-    let mut text = format!("Subject: {}\n\n", cut(&subject, WIDTH));
+    let subject = format!("Subject: {}: {}", finding.subject, headline(finding));
+    let mut text = format!("{}\n\n", cut(&subject, WIDTH));
     text.push_str(&wrapped(&summary(finding, attached), "", ""));
     section(
         &mut text,
@@ -214,7 +214,7 @@ mod tests {
             programs: vec!["repro.c".to_owned()],
         };
         let mail = mail(&finding, &attached);
-        for line in mail.lines().skip(1) {
+        for line in mail.lines() {
             assert!(line.chars().count() <= WIDTH, "{line}");
         }
         for part in
