@@ -107,13 +107,11 @@ fn a_daemon_starts_while_other_threads_allocate() {
                 }
             });
         }
-        let started = Instant::now();
-        for _ in 0..200 {
-            let error = refused("echo it is alive; exit 3; true");
-            assert!(error.contains("it is alive"), "{error}");
-        }
+        // The others must have stopped before this fails: it waits for them.
+        let mut answers = (0..200).map(|_| refused("echo it is alive; exit 3; true"));
+        let wrong = answers.find(|answer| !answer.contains("it is alive"));
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        println!("200 daemons in {:?}", started.elapsed());
+        assert_eq!(wrong, None);
     });
 }
 
