@@ -569,7 +569,7 @@ pub(crate) struct MountArgs {
     /// The mount point: an empty directory
     pub(crate) dir: PathBuf,
     /// Mount options: ro, noatime, relatime, strictatime, nosuid, nodev, noexec, acl, allow_other,
-    /// nonempty, fsname=NAME, threads=N, and the options below as state=FILE, mutant=NAME, …
+    /// nonempty, fsname=NAME, threads=N, remembered=SECONDS, and the options below as state=FILE, mutant=NAME, …
     #[arg(short, long = "options", value_name = "OPTIONS", value_delimiter = ',')]
     pub(crate) options: Vec<String>,
     /// Return when it is mounted and serve it in the background, until it is unmounted

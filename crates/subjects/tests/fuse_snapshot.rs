@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use common::{is_root, skip};
 use fathom_core::{Errno, Tree};
@@ -27,12 +28,16 @@ struct Mounted {
 impl Mounted {
     /// `None` after saying why not.
     fn new(test: &str) -> Option<Mounted> {
+        Mounted::with(test, Options::default())
+    }
+
+    fn with(test: &str, options: Options) -> Option<Mounted> {
         if !is_root() {
             skip(test, "needs root");
             return None;
         }
         let point = tempfile::tempdir().unwrap();
-        let mount = Mount::start(point.path(), Config::default(), Options::default()).unwrap();
+        let mount = Mount::start(point.path(), Config::default(), options).unwrap();
         let snapshots = Some(Snapshots::open(point.path()).unwrap());
         Some(Mounted { snapshots, mount: Some(mount), point })
     }
@@ -114,6 +119,18 @@ impl Drop for Mapping {
 #[test]
 fn restore_brings_back_everything_at_once() {
     let Some(mounted) = Mounted::new("restore_brings_back_everything") else { return };
+    everything_comes_back(&mounted);
+}
+
+#[test]
+fn restore_makes_the_kernel_forget_what_it_may_remember() {
+    let test = "restore_makes_the_kernel_forget_what_it_may_remember";
+    let options = Options { remembered: Duration::from_secs(1000), ..Options::default() };
+    let Some(mounted) = Mounted::with(test, options) else { return };
+    everything_comes_back(&mounted);
+}
+
+fn everything_comes_back(mounted: &Mounted) {
     let snapshots = mounted.snapshots();
     fs::create_dir_all(mounted.path("a/b")).unwrap();
     fs::write(mounted.path("a/b/f"), "first").unwrap();

@@ -19,13 +19,27 @@ use super::server::{Server, Shared};
 use super::snapshot::{
     LIST_KEYS_MAX, PICKLE_ALL, RESTORE_DISCARD, file_call, number, text, word, words,
 };
+use super::state::Told;
 
 /// Work for [`work`], with the reply that its answer goes to.
 #[derive(Debug)]
 pub(super) enum Job {
-    Restore { key: u64, discard: bool, reply: ReplyIoctl },
-    Pickle { key: Option<u64>, path: PathBuf, reply: ReplyIoctl },
-    Load { path: PathBuf, reply: ReplyIoctl },
+    Restore {
+        key: u64,
+        discard: bool,
+        /// Whether the kernel believes what it was told of names and attributes.
+        remembered: bool,
+        reply: ReplyIoctl,
+    },
+    Pickle {
+        key: Option<u64>,
+        path: PathBuf,
+        reply: ReplyIoctl,
+    },
+    Load {
+        path: PathBuf,
+        reply: ReplyIoctl,
+    },
 }
 
 /// Answers an ioctl.
@@ -60,15 +74,16 @@ fn answer_done(reply: ReplyIoctl, result: Result<(), Errno>) {
 }
 
 fn restore(server: &Server, key: u64, discard: bool, reply: ReplyIoctl) {
+    let remembered = !server.options.remembered.is_zero();
     let mut state = server.shared.state();
-    if state.inodes_with_pages().is_empty() {
+    if state.inodes_with_pages().is_empty() && !remembered {
         // The kernel holds nothing that it will not ask for again: no need to wait for it.
         let result = state.restore(key, discard);
         drop(state);
         return answer_done(reply, result);
     }
     drop(state);
-    enqueue(server, Job::Restore { key, discard, reply });
+    enqueue(server, Job::Restore { key, discard, remembered, reply });
 }
 
 fn list(server: &Server, start: u64, reply: ReplyIoctl) {
@@ -100,14 +115,17 @@ fn enqueue(server: &Server, job: Job) {
 pub(super) fn work(jobs: &Receiver<Job>, shared: &Arc<Shared>, notifier: &Notifier) {
     for job in jobs {
         match job {
-            Job::Restore { key, discard, reply } => {
+            Job::Restore { key, discard, remembered, reply } => {
                 // First what programs have stored into mapped pages, so that it is written to the
                 // state it belongs to and not over the restored one.
                 invalidate_pages(shared, notifier);
+                let told = if remembered { shared.state().told() } else { Told::default() };
+                invalidate_told(&told, notifier);
                 let result = shared.state().restore(key, discard);
                 // Then the pages that were read meanwhile, so that the next access sees the
                 // restored state.
                 invalidate_pages(shared, notifier);
+                invalidate_told(&told, notifier);
                 answer_done(reply, result);
             }
             Job::Pickle { key, path, reply } => answer_pickle(shared, key, &path, reply),
@@ -123,6 +141,17 @@ fn invalidate_pages(shared: &Shared, notifier: &Notifier) {
     for ino in inodes {
         // From 0, without end. An inode that the kernel has dropped meanwhile needs nothing.
         let _ = notifier.inval_inode(INodeNo(ino), 0, 0);
+    }
+}
+
+/// Makes the kernel ask again for names, attributes and contents that it knows of the state that is left.
+fn invalidate_told(told: &Told, notifier: &Notifier) {
+    // What the kernel has forgotten meanwhile needs nothing.
+    for (dir, name) in &told.names {
+        let _ = notifier.inval_entry(INodeNo(*dir), OsStr::from_bytes(name.as_bytes()));
+    }
+    for ino in &told.inodes {
+        let _ = notifier.inval_inode(INodeNo(*ino), 0, 0);
     }
 }
 

@@ -13,6 +13,9 @@
 //!   times of directories), a mutant that changes a file nobody touched, and a restored state are
 //!   all seen by the next call. It also makes RESTORE independent of the number of files: there are
 //!   no entries and attributes to invalidate. READDIRPLUS would gain nothing and is not offered.
+//!   The option `remembered=SECONDS` is for a server of NFS, which asks three times as often as it
+//!   has to: then RESTORE invalidates everything that the kernel knows, and files that are removed
+//!   while they are open are gone.
 //! * *Pages: while a file is open.* Reading and writing go through the page cache, so that `mmap`
 //!   works and agrees with `read` and `write`; opening a file drops its pages (no
 //!   `FOPEN_KEEP_CACHE`); RESTORE drops those of open files.

@@ -1,5 +1,7 @@
 //! [`Options`] of a mount, and the words that `-o` takes.
 
+use std::time::Duration;
+
 use rustix::mount::MountAttrFlags;
 
 use crate::catalogue::near::did_you_mean;
@@ -37,6 +39,10 @@ pub struct Options {
     /// Whether there are access control lists (`acl`). The kernel then asks for them at every
     /// check of permissions.
     pub acl: bool,
+    /// For how long the kernel may believe what it was told of names and attributes (`remembered=`). It then
+    /// keeps contents, too, and does not tell what is opened. For those who know that the reference is no
+    /// mutant (the kernel's own idea of a link count would hide it) and that nobody removes what is open.
+    pub remembered: Duration,
     /// The device in /proc/mounts (`fsname=`).
     pub source: String,
     /// Whether setuid bits have no effect (`nosuid`).
@@ -58,6 +64,7 @@ impl Default for Options {
             over_files: false,
             allow_other: false,
             acl: false,
+            remembered: Duration::ZERO,
             source: "fathom".to_owned(),
             nosuid: false,
             nodev: false,
@@ -67,7 +74,7 @@ impl Default for Options {
 }
 
 /// The words that [`Options::set`] knows, for suggestions.
-const WORDS: [&str; 21] = [
+const WORDS: [&str; 22] = [
     "ro",
     "rw",
     "noatime",
@@ -89,6 +96,7 @@ const WORDS: [&str; 21] = [
     "nonempty",
     "fsname=NAME",
     "threads=N",
+    "remembered=SECONDS",
 ];
 
 /// The words of fstab(5) that concern others than the file system: mount(8) and systemd.
@@ -142,6 +150,11 @@ impl Options {
             ("threads", Some(number)) => {
                 let threads = number.parse().ok().filter(|number| (1..=64).contains(number));
                 self.threads = threads.ok_or("threads= takes a number from 1 to 64")?;
+            }
+            ("remembered", Some(seconds)) => {
+                let seconds =
+                    seconds.parse().map_err(|_| "remembered= takes a number of seconds")?;
+                self.remembered = Duration::from_secs(seconds);
             }
             // A comment of fstab: systemd's x-systemd.automount, say.
             (name, _) if FOR_OTHERS.contains(&name) || name.starts_with("x-") => {}

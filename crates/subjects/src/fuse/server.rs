@@ -30,10 +30,6 @@ use super::options::{AccessTimes, Options};
 use super::state::State;
 use super::{acl, caller};
 
-/// Time for which the kernel may believe what it was told: not at all. The module documentation of
-/// [`super`] has the reasons.
-const TTL: Duration = Duration::ZERO;
-
 /// The handle of every open file. No state is behind it: the kernel names the inode in every
 /// request.
 const HANDLE: FileHandle = FileHandle(0);
@@ -82,6 +78,35 @@ pub(super) struct Server {
 impl Server {
     fn state(&self) -> MutexGuard<'_, State> {
         self.shared.state()
+    }
+
+    fn answer_entry(&self, reply: ReplyEntry, result: Result<FileAttr, Errno>) {
+        match result {
+            Ok(attr) => reply.entry(&self.options.remembered, &attr, GENERATION),
+            Err(e) => reply.error(errno(e)),
+        }
+    }
+
+    fn answer_attr(&self, reply: ReplyAttr, result: Result<FileAttr, Errno>) {
+        match result {
+            Ok(attr) => reply.attr(&self.options.remembered, &attr),
+            Err(e) => reply.error(errno(e)),
+        }
+    }
+
+    /// Whether the kernel may keep what it knows. Then it need not tell what it opens, either: after `ENOSYS` it
+    /// never asks again, makes new files with MKNOD, and keeps contents and lists of names until they change or
+    /// RESTORE invalidates them (fuse_file_open, fs/fuse/file.c; fuse_atomic_open, fs/fuse/dir.c).
+    fn is_remembered(&self) -> bool {
+        !self.options.remembered.is_zero()
+    }
+
+    /// What was answered is kept: there is nothing to do, and after `ENOSYS` the kernel knows.
+    fn answer_sync(&self, reply: ReplyEmpty) {
+        match self.is_remembered() {
+            true => reply.error(errno(Errno::ENOSYS)),
+            false => reply.ok(),
+        }
     }
 
     /// Makes an inode that is no symbolic link.
@@ -137,13 +162,6 @@ fn answer_empty(reply: ReplyEmpty, result: Result<(), Errno>) {
     }
 }
 
-fn answer_entry(reply: ReplyEntry, result: Result<FileAttr, Errno>) {
-    match result {
-        Ok(attr) => reply.entry(&TTL, &attr, GENERATION),
-        Err(e) => reply.error(errno(e)),
-    }
-}
-
 /// Answers with a value or a list of names: with its length if no buffer was given.
 fn answer_xattr(reply: ReplyXattr, size: u32, result: Result<&[u8], Errno>) {
     match result {
@@ -182,15 +200,17 @@ impl Filesystem for Server {
             InitFlags::FUSE_BIG_WRITES,
             // File handles stay good when the kernel has forgotten the inode: it looks up `.` in it.
             InitFlags::FUSE_EXPORT_SUPPORT,
-            // O_TRUNC comes with OPEN. As a request of its own it would look like truncate(2), which
-            // leaves the times of an empty file alone.
-            InitFlags::FUSE_ATOMIC_O_TRUNC,
             // We clear setuid bits. Otherwise the kernel does, but it then asks for the attribute
             // security.capability before every single write.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ];
         for capability in wanted {
             let _ = config.add_capabilities(capability);
+        }
+        if !self.is_remembered() {
+            // O_TRUNC comes with OPEN. As a request of its own it would look like truncate(2), which
+            // leaves the times of an empty file alone.
+            let _ = config.add_capabilities(InitFlags::FUSE_ATOMIC_O_TRUNC);
         }
         if self.options.acl {
             // Without either of them the lists would be kept and not obeyed.
@@ -206,7 +226,7 @@ impl Filesystem for Server {
 
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let result = self.state().lookup(parent.0, name.as_bytes());
-        answer_entry(reply, result);
+        self.answer_entry(reply, result);
     }
 
     fn forget(&self, _req: &Request, ino: INodeNo, nlookup: u64) {
@@ -215,10 +235,7 @@ impl Filesystem for Server {
 
     fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
         let result = self.state().attr(ino.0);
-        match result {
-            Ok(attr) => reply.attr(&TTL, &attr),
-            Err(e) => reply.error(errno(e)),
-        }
+        self.answer_attr(reply, result);
     }
 
     fn setattr(
@@ -255,10 +272,7 @@ impl Filesystem for Server {
         });
         let result = result.and_then(|()| state.attr(ino.0));
         drop(state);
-        match result {
-            Ok(attr) => reply.attr(&TTL, &attr),
-            Err(e) => reply.error(errno(e)),
-        }
+        self.answer_attr(reply, result);
     }
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
@@ -285,7 +299,7 @@ impl Filesystem for Server {
         let result = new_node(mode, rdev).ok_or(Errno::EINVAL).and_then(|node| {
             self.make(&mut self.state(), req, (parent, name), node, (mode, umask))
         });
-        answer_entry(reply, result);
+        self.answer_entry(reply, result);
     }
 
     fn mkdir(
@@ -298,7 +312,7 @@ impl Filesystem for Server {
         reply: ReplyEntry,
     ) {
         let result = self.make(&mut self.state(), req, (parent, name), NewNode::Dir, (mode, umask));
-        answer_entry(reply, result);
+        self.answer_entry(reply, result);
     }
 
     fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -322,7 +336,7 @@ impl Filesystem for Server {
         let node = NewNode::Symlink(FsBytes::from(target.as_os_str().as_bytes()));
         let (caller, mode) = (caller::of(req), Mode(0o777));
         let result = self.state().make(&caller, parent.0, link_name.as_bytes(), node, mode);
-        answer_entry(reply, result);
+        self.answer_entry(reply, result);
     }
 
     fn rename(
@@ -351,10 +365,13 @@ impl Filesystem for Server {
         reply: ReplyEntry,
     ) {
         let result = self.state().link(ino.0, newparent.0, newname.as_bytes());
-        answer_entry(reply, result);
+        self.answer_entry(reply, result);
     }
 
     fn open(&self, req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        if self.is_remembered() {
+            return reply.error(errno(Errno::ENOSYS));
+        }
         let mut state = self.state();
         let mut result = node_flags::check_open(state.volume(), ino.0, flags.0);
         if result.is_ok() && flags.0 & libc::O_TRUNC != 0 {
@@ -378,13 +395,19 @@ impl Filesystem for Server {
         _flags: i32,
         reply: ReplyCreate,
     ) {
+        if self.is_remembered() {
+            return reply.error(errno(Errno::ENOSYS));
+        }
         let mut state = self.state();
         let result = self
             .make(&mut state, req, (parent, name), NewNode::File, (mode, umask))
             .and_then(|attr| state.open(attr.ino.0, true).map(|()| attr));
         drop(state);
         match result {
-            Ok(attr) => reply.created(&TTL, &attr, GENERATION, HANDLE, FopenFlags::empty()),
+            Ok(attr) => {
+                let remembered = &self.options.remembered;
+                reply.created(remembered, &attr, GENERATION, HANDLE, FopenFlags::empty());
+            }
             Err(e) => reply.error(errno(e)),
         }
     }
@@ -474,10 +497,13 @@ impl Filesystem for Server {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        reply.ok();
+        self.answer_sync(reply);
     }
 
     fn opendir(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        if self.is_remembered() {
+            return reply.error(errno(Errno::ENOSYS));
+        }
         let result = self.state().open(ino.0, false);
         let handle = if flags.0 & libc::O_NOATIME != 0 { HANDLE_NOATIME } else { HANDLE };
         match result {
@@ -541,7 +567,7 @@ impl Filesystem for Server {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        reply.ok();
+        self.answer_sync(reply);
     }
 
     fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use fathom_core::flags::RenameFlags;
-use fathom_core::{Errno, Mode, Stamp};
-use fathom_model::{Attr, Identity, Ino, NewNode, Volume, VolumeImage};
+use fathom_core::{Errno, FsBytes, Mode, Stamp};
+use fathom_model::{Attr, Identity, Ino, NewNode, ROOT, Volume, VolumeImage};
 use fuser::FileAttr;
 
 use super::clock::Clock;
@@ -32,6 +32,14 @@ pub(super) struct State {
     /// Saved states. No two inodes of any of them have the same number, so what the kernel knows
     /// means the same inode in all states that have it, and none in the others.
     pool: BTreeMap<u64, Volume>,
+}
+
+/// What the kernel may remember of the present state.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    pub(super) inodes: Vec<Ino>,
+    /// Names, each with its directory.
+    pub(super) names: Vec<(Ino, FsBytes)>,
 }
 
 /// The open handles of an inode.
@@ -249,6 +257,19 @@ impl State {
     /// Lists the inodes whose contents the kernel may hold.
     pub(super) fn inodes_with_pages(&self) -> Vec<Ino> {
         self.open.iter().filter(|(_, open)| open.has_pages).map(|(ino, _)| *ino).collect()
+    }
+
+    /// Lists what the kernel was told and has not forgotten. Names that are gone it took away itself.
+    pub(super) fn told(&self) -> Told {
+        let inodes: Vec<Ino> = self.known.keys().copied().chain([ROOT]).collect();
+        let mut names = Vec::new();
+        for dir in &inodes {
+            // What is no directory has no names in it.
+            let entries = self.volume.entries(*dir, 0).unwrap_or_default();
+            let known = entries.into_iter().filter(|entry| self.known.contains_key(&entry.ino));
+            names.extend(known.map(|entry| (*dir, entry.name)));
+        }
+        Told { inodes, names }
     }
 
     /// Forgets what an unmount makes the kernel forget without saying so.
