@@ -172,6 +172,12 @@ pub struct Quirks {
     /// `open` with `O_APPEND` and `O_DIRECT` is refused, after the file was made or before (NFS: the client does
     /// not know the end of a file that others append to).
     pub direct_append_varies: bool,
+    /// `access(X_OK)` of FIFOs, sockets and devices is refused, whatever their mode is (NFS: the client asks, and
+    /// does not take the answer over).
+    pub special_files_never_executable: bool,
+    /// `fallocate`, `copy_file_range` and `lseek` for data or holes need the permissions of who calls, beside those
+    /// of who opened the file (NFS 4.2: calls of their own, with the credentials of the caller).
+    pub ranges_as_caller: bool,
     /// Data is written as who opened the file, so that whether a write drops setuid and setgid depends on him
     /// (NFS: the credentials of the open file go with every WRITE).
     pub writes_as_opener: bool,
@@ -353,6 +359,8 @@ const DEFAULT: Quirks = Quirks {
     refusals_vary: false,
     truncation_of_readers_varies: false,
     direct_append_varies: false,
+    special_files_never_executable: false,
+    ranges_as_caller: false,
     writes_as_opener: false,
     silly_renames: false,
     statfs_comparable: false,

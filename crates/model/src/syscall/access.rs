@@ -14,7 +14,12 @@ impl Model {
         }
         let ino = self.target_or_path(target)?;
         let executes = mode.contains(AccessMode::X_OK);
-        if executes && self.quirks().noexec && self.volume.attr(ino)?.kind == Kind::File {
+        let kind = self.volume.attr(ino)?.kind;
+        let is_special = !matches!(kind, Kind::File | Kind::Dir | Kind::Symlink);
+        if executes
+            && (self.quirks().noexec && kind == Kind::File
+                || self.quirks().special_files_never_executable && is_special)
+        {
             return Err(Errno::EACCES);
         }
         self.permission(ino, Mask(mode.bits()))?;
@@ -24,11 +29,35 @@ impl Model {
 
 #[cfg(test)]
 mod tests {
-    use fathom_core::Op;
     use fathom_core::flags::OpenFlags;
+    use fathom_core::{Mode, Op};
 
     use super::super::testing::*;
     use super::*;
+    use crate::quirks::Quirks;
+
+    #[test]
+    fn special_files_may_never_be_executable() {
+        let access = |path, mode| Op::Access {
+            target: at(path),
+            mode: AccessMode::from_bits_retain(mode),
+            effective: true,
+        };
+        let ops = [file("f", 0o755), mknod("p", Mode::S_IFIFO | 0o755)];
+        let mut m = model();
+        given(&mut m, &ops);
+        check(&mut m, &[(access("p", 1), Ok(0)), (access("f", 1), Ok(0))]);
+        let quirks = Quirks { special_files_never_executable: true, ..Quirks::default() };
+        let mut m = model_with(quirks);
+        given(&mut m, &ops);
+        let table = [
+            (access("p", 1), Err(E::EACCES)),
+            (access("p", 6), Ok(0)),
+            (access("f", 1), Ok(0)),
+            (access(".", 1), Ok(0)),
+        ];
+        check(&mut m, &table);
+    }
 
     #[test]
     fn targets_and_modes() {

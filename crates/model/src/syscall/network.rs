@@ -8,9 +8,10 @@
 //! [`Quirks::silly_renames`]: crate::Quirks::silly_renames
 
 use fathom_core::flags::{Access, OpenFlags};
-use fathom_core::{FsPath, Op, Target};
+use fathom_core::{FsPath, Op, Slot, Target};
 
 use super::Model;
+use super::permission::Mask;
 use super::resolve::Follow;
 use crate::volume::Ino;
 
@@ -55,6 +56,21 @@ impl Model {
         kills && !self.current.identity.is_privileged()
     }
 
+    /// Whether a call of its own on a range of an open file is made by somebody who could not open that file so.
+    fn lacks_permission_for_range(&self, op: &Op) -> bool {
+        let (read, write) = (Mask::READ, Mask::WRITE);
+        let needs: &[(Slot, Mask)] = match op {
+            Op::Fallocate { slot, .. } => &[(*slot, write)],
+            Op::CopyFileRange { from, to, .. } => &[(*from, read), (*to, write)],
+            Op::Lseek { slot, .. } => &[(*slot, read)],
+            _ => &[],
+        };
+        let lacks = |(slot, mask): &(Slot, Mask)| {
+            self.slot_ino(*slot).is_some_and(|ino| self.permission(ino, *mask).is_err())
+        };
+        needs.iter().any(lacks)
+    }
+
     fn hidden_names(&self) -> impl Iterator<Item = &Hidden> {
         let is_open = |hidden: &&Hidden| self.open_files().any(|file| file.ino == hidden.file);
         self.hidden.iter().filter(is_open)
@@ -79,6 +95,9 @@ impl Model {
             return Some(
                 "the client refuses O_APPEND with O_DIRECT, before or after making a file",
             );
+        }
+        if self.quirks().ranges_as_caller && self.lacks_permission_for_range(op) {
+            return Some("the server asks whether the caller may, not only who opened the file");
         }
         if self.quirks().writes_as_opener && self.kills_by_writing(op) {
             return Some("whether setuid and setgid go depends on who opened the file");
@@ -114,11 +133,24 @@ impl Model {
 
 #[cfg(test)]
 mod tests {
-    use fathom_core::flags::RenameFlags;
+    use fathom_core::flags::{FallocateMode, RenameFlags};
 
     use super::super::testing::*;
     use super::*;
     use crate::quirks::Quirks;
+
+    #[test]
+    fn calls_on_ranges_need_the_permissions_of_the_caller() {
+        let mut m = model_with(Quirks { ranges_as_caller: true, ..Quirks::default() });
+        let mode = FallocateMode::empty();
+        let fallocate = |slot| Op::Fallocate { slot, mode, offset: 0, len: 1 };
+        given(&mut m, &[file("f", 0o644), file("g", 0o666)]);
+        given(&mut m, &[open(0, "f", OpenFlags::O_RDWR), open(1, "g", OpenFlags::O_RDWR)]);
+        assert_eq!(m.unspecified(&fallocate(0)), None);
+        given(&mut m, &[become_user(ALICE)]);
+        assert!(m.unspecified(&fallocate(0)).is_some());
+        assert_eq!(m.unspecified(&fallocate(1)), None);
+    }
 
     #[test]
     fn hidden_names_last_as_long_as_the_file_is_open() {
