@@ -228,6 +228,11 @@ pub trait Testbed: Subject {
         Ok(Vec::new())
     }
 
+    /// What clients of the server were answered about locks, and should not have been, since it was last asked.
+    fn wrong_locks(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Whether the program that serves the file system has ended by itself. Answers at once.
     fn has_ended(&mut self) -> bool {
         false

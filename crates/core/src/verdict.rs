@@ -47,6 +47,11 @@ pub enum Violation {
         /// What it logged.
         lines: Vec<String>,
     },
+    /// Clients of a server got a lock that another one holds, or lost one.
+    Locks {
+        /// What was tried, and what was answered.
+        lines: Vec<String>,
+    },
     /// A call did not return in time.
     Hang {
         /// How long it was waited for.
@@ -96,6 +101,7 @@ impl Violation {
             Violation::NonDeterministic { .. } => "non_deterministic",
             Violation::Checker { .. } => "checker",
             Violation::KernelLog { .. } => "kernel_log",
+            Violation::Locks { .. } => "locks",
             Violation::Hang { .. } => "hang",
             Violation::Died { .. } => "died",
             Violation::ServerDied { .. } => "server_died",

@@ -158,6 +158,10 @@ impl<W: Wrapper> Testbed for W {
         self.inner_mut().complaints()
     }
 
+    fn wrong_locks(&mut self) -> Vec<String> {
+        self.inner_mut().wrong_locks()
+    }
+
     fn has_ended(&mut self) -> bool {
         self.inner_mut().has_ended()
     }
@@ -299,6 +303,11 @@ mod tests {
             Ok(Vec::new())
         }
 
+        fn wrong_locks(&mut self) -> Vec<String> {
+            self.note("wrong_locks");
+            Vec::new()
+        }
+
         fn has_ended(&mut self) -> bool {
             self.note("has_ended");
             false
@@ -357,7 +366,7 @@ mod tests {
         assert_eq!(plain.save(RestoreMethod::Clone).unwrap(), Saved(7));
         let _ = (plain.restore(Saved(7)), plain.image(Saved(7)), plain.adopt(&[]), plain.fsck());
         let _ = (plain.complaints(), plain.has_ended(), plain.last_words(), plain.unblock());
-        let _ = plain.image_digest(Saved(7));
+        let _ = (plain.image_digest(Saved(7)), plain.wrong_locks());
         assert_eq!(plain.run_callers(&Schedule::default()).unwrap(), Vec::new());
         plain.forget(Saved(7));
         plain.step_aside();

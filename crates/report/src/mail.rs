@@ -93,6 +93,7 @@ fn consequence(class: &str) -> String {
         "non_deterministic" => "the same calls on a fresh file system end differently",
         "checker" => "the file system's own checker finds damage after a clean unmount",
         "kernel_log" => "the kernel complains in its log",
+        "locks" => "a lock is granted that excludes one which another client holds, or is lost",
         "hang" => "a system call does not return; the process cannot be ended",
         "oops" => "the kernel oopses: the machine may hang afterwards",
         "died" => "the process that serves the file system ends; everything mounted is gone",

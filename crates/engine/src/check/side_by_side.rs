@@ -313,6 +313,9 @@ impl<'a> SideBySide<'a> {
                 Ok((pair.judge(op, &expected, &now), None))
             })?;
         }
+        if let (Op::Server { .. }, Verdict::Ok) = (op, &verdict) {
+            verdict = self.ask_about_locks();
+        }
         let listens = look == Inspection::Whole || self.steps.len().is_multiple_of(LISTEN_EVERY);
         if verdict == Verdict::Ok && listens {
             verdict = self.listen()?;
@@ -481,6 +484,12 @@ impl<'a> SideBySide<'a> {
             tree,
             ..Step::new(self.steps.len() as u64, op.clone(), found.clone())
         });
+    }
+
+    /// Whether clients were answered about locks as fcntl(2) says.
+    fn ask_about_locks(&mut self) -> Verdict {
+        let lines = self.subject.wrong_locks();
+        if lines.is_empty() { Verdict::Ok } else { Verdict::Violation(Violation::Locks { lines }) }
     }
 
     /// Whether the kernel has complained.

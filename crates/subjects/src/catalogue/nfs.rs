@@ -199,11 +199,8 @@ impl Network {
     fn go_wrong(&mut self, name: &str) -> Result<(), CatalogueError> {
         let refused = |text: String| CatalogueError::Refused(text);
         if let Ok(lie) = name.parse::<LockLie>() {
-            let is_possible = self.version != NfsVersion::V3 && self.server == ServerKind::Kernel;
-            if !is_possible || self.clients != 2 {
-                return Err(refused(format!(
-                    "{name} needs --server kernel, --nfs 4.0, 4.1 or 4.2, and --clients 2"
-                )));
+            if self.server != ServerKind::Kernel || self.clients != 2 {
+                return Err(refused(format!("{name} needs --server kernel and --clients 2")));
             }
             self.lock_lie = Some(lie);
             return Ok(());

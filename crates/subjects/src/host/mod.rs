@@ -141,6 +141,11 @@ pub trait Backend {
         Ok(Vec::new())
     }
 
+    /// See [`Testbed::wrong_locks`].
+    fn wrong_locks(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// See [`Testbed::has_ended`].
     fn has_ended(&mut self) -> bool {
         false
@@ -455,6 +460,10 @@ impl<B: Backend> Testbed for HostSubject<B> {
 
     fn complaints(&mut self) -> Result<Vec<String>, HarnessFault> {
         self.backend.complaints()
+    }
+
+    fn wrong_locks(&mut self) -> Vec<String> {
+        self.backend.wrong_locks()
     }
 
     fn has_ended(&mut self) -> bool {

@@ -24,6 +24,12 @@ const WRITTEN: [&str; 2] = ["/run", "/var/lib/nfs"];
 /// Where programs ask for the port mapper of their own machine.
 const PORT_MAPPER: &str = "/run/rpcbind.sock";
 
+/// Seconds after which clients that are not heard of lose what they hold, and for which nobody gets anything
+/// new after a start, as with the kernel's server.
+const LEASE_SECONDS: u32 = 10;
+/// What the back end in memory keeps of every file; it makes the rest up (FSAL_MEM/mem_handle.c `mem_read2`).
+/// The largest value that it takes.
+const MEMORY_FILE_BYTES: u32 = 0x0020_0000;
 /// How long it may take to start or to end.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How often it is looked at meanwhile.
@@ -170,8 +176,9 @@ fn configuration(setup: &NfsSetup, library: &str, path: &Path, place: &Path) -> 
     format!(
         "NFS_CORE_PARAM {{ Protocols = {protocol}; NFS_Port = {PORT}; MNT_Port = {mount_port}; \
          Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false; mount_path_pseudo = true; }}\n\
-         NFSV4 {{ RecoveryRoot = {place}; Graceless = true; Minor_Versions = 0,1,2; Only_Numeric_Owners = true; \
-         Delegations = false; }}\n\
+         NFSV4 {{ RecoveryRoot = {place}; Grace_Period = {LEASE_SECONDS}; Lease_Lifetime = {LEASE_SECONDS}; \
+         Minor_Versions = 0,1,2; Only_Numeric_Owners = true; Delegations = false; }}\n\
+         MEM {{ Inode_Size = {MEMORY_FILE_BYTES}; }}\n\
          EXPORT {{ Export_Id = 1; Path = {path}; Pseudo = /; Access_Type = RW; \
          Squash = No_Root_Squash; SecType = sys; Protocols = {protocol}; Transports = TCP; \
          Attr_Expiration_Time = 0; FSAL {{ Name = {library}; }} }}\n"

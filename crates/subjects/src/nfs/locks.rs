@@ -153,20 +153,20 @@ impl Sides<'_> {
             (open(self.first).map_err(failed)?, open(self.second).map_err(failed)?);
         let mut wrong = Vec::new();
         if !set(&first, lock, HELD).map_err(failed)? {
-            wrong.push("locks: a lock is refused although nobody holds one".to_owned());
+            wrong.push("a lock is refused although nobody holds one".to_owned());
         }
         happen()?;
         // The holder hears of it, and reclaims what it holds, when it asks for something.
         match holder(&first, lock, Range { start: 100, bytes: 1 }) {
             // The client knows that it could not reclaim what it held.
             Err(error) if error.raw_os_error() == Some(libc::EIO) => {
-                wrong.push(format!("locks: {case}, after something happened to the server: lost"));
+                wrong.push(format!("{case}, after something happened to the server: lost"));
                 return Ok(wrong);
             }
             told => told.map_err(failed)?,
         };
         if set(&second, lock, case.range).map_err(failed)? {
-            wrong.push(format!("locks: {case}, after something happened to the server: granted"));
+            wrong.push(format!("{case}, after something happened to the server: granted"));
         }
         Ok(wrong)
     }
@@ -177,7 +177,7 @@ impl Sides<'_> {
         let mut expect = |what: &str, expected: bool, found: bool| {
             if expected != found {
                 let told = if found { "granted" } else { "refused" };
-                wrong.push(format!("locks: {case}{what}: {told}"));
+                wrong.push(format!("{case}{what}: {told}"));
             }
         };
         expect(", and the first is asked", true, set(&first, case.held, HELD)?);
@@ -206,9 +206,8 @@ impl Sides<'_> {
             let ended = waiting.join().map_err(|_| io::Error::other("a thread ended"))?;
             ended.map(|_| early)
         })?;
-        let wrong = got.then(|| {
-            "locks: F_OFD_SETLKW does not wait for a lock that the other holds".to_owned()
-        });
+        let wrong =
+            got.then(|| "F_OFD_SETLKW does not wait for a lock that the other holds".to_owned());
         Ok(wrong.into_iter().collect())
     }
 }

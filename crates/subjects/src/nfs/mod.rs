@@ -8,9 +8,9 @@
 //!
 //! # Going back
 //!
-//! Nothing is unmounted. A store becomes what it was behind the back of server and client: RefFS by its
-//! ioctl, others by removing everything. Then the kernel is told to forget names and attributes that it does
-//! not need (`/proc/sys/vm/drop_caches`), and each client asks once more for its root. Delegations would
+//! Nothing is unmounted. The kernel is told to forget names and attributes that it does not need
+//! (`/proc/sys/vm/drop_caches`), then a store becomes what it was behind the back of server and client: RefFS by
+//! its ioctl, others by removing everything. Each client asks once more for its root. Delegations would
 //! let a client believe what it has without asking, so leases are switched off.
 //!
 //! [ADR 39]: ../../../../docs/adr/0039-nfs-in-one-guest.md
@@ -63,9 +63,9 @@ const HIDDEN_XATTRS: [&str; 3] = ["system.nfs4_acl", "system.nfs4_dacl", "system
 /// On a clock that stands still while something is done, the shortest sleep is a wait for all of it.
 const SETTLED: Duration = Duration::from_millis(1);
 
-/// The time that passes after every operation on Ganesha. It is taken to tell versions of a directory apart by
-/// its time of change, which the kernel takes from a clock of this grain (`CONFIG_HZ` 100): two changes within it
-/// would look like one to clients.
+/// The time that passes after every operation where clients tell versions of a directory apart by its time of
+/// change: with NFS 3, and with Ganesha, whose change attribute it is (FSAL/fsal_convert.c). The kernel takes it
+/// from a clock of a coarser grain (`CONFIG_HZ` 100): two changes within that would look like one.
 const TICK: Duration = Duration::from_millis(20);
 
 /// Whether a server runs in this process: a guest has one.
@@ -162,12 +162,18 @@ impl NfsBackend {
         self.clients[0].root()
     }
 
-    /// Makes the clients forget what they know: the store is another one now.
+    /// Makes client and server forget what they know, after everything that was begun has ended: the store is
+    /// about to become another one.
     fn forget_caches(&self) -> Result<(), SubjectError> {
-        proxy::begin_again();
+        self.settle();
         const DROP: &str = "/proc/sys/vm/drop_caches";
         // Names and inodes; pages of files go with their inodes.
-        fs::write(DROP, "2").map_err(SubjectError::io("write", DROP))?;
+        fs::write(DROP, "2").map_err(SubjectError::io("write", DROP))
+    }
+
+    /// Lets the clients ask for their roots, the only thing that they still know.
+    fn ask_for_roots(&self) -> Result<(), SubjectError> {
+        proxy::begin_again();
         for client in &self.clients {
             let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
             rustix::fs::statx(client.mount(), "", flags, StatxFlags::BASIC_STATS)
@@ -178,7 +184,13 @@ impl NfsBackend {
 
     /// Lets everything end that was begun: the removal of hidden names after a file was closed.
     fn settle(&self) {
-        std::thread::sleep(SETTLED);
+        std::thread::sleep(if self.goes_by_time() { TICK } else { SETTLED });
+    }
+
+    /// Whether a client learns from times alone that something has changed without it: [`TICK`].
+    fn goes_by_time(&self) -> bool {
+        let by_others = self.setup.version == NfsVersion::V3 && self.clients.len() > 1;
+        by_others || self.server.remembers()
     }
 }
 
@@ -197,10 +209,10 @@ impl Backend for NfsBackend {
     }
 
     fn reset(&mut self) -> Result<OwnedFd, HarnessFault> {
-        self.settle();
+        self.forget_caches()?;
         let through = self.server.remembers().then(|| self.clients[0].mount());
         self.store.reset(through)?;
-        self.forget_caches()?;
+        self.ask_for_roots()?;
         Ok(self.root()?)
     }
 
@@ -232,9 +244,9 @@ impl Backend for NfsBackend {
     }
 
     fn restore(&mut self, saved: Saved) -> Result<Option<OwnedFd>, HarnessFault> {
-        self.settle();
-        self.store.restore(saved.0)?;
         self.forget_caches()?;
+        self.store.restore(saved.0)?;
+        self.ask_for_roots()?;
         Ok(None)
     }
 
@@ -270,15 +282,17 @@ impl Backend for NfsBackend {
     }
 
     fn after_operation(&mut self) {
-        if self.server.remembers() {
+        if self.goes_by_time() {
             std::thread::sleep(TICK);
         }
     }
 
     fn complaints(&mut self) -> Result<Vec<String>, HarnessFault> {
-        let mut complaints = self.store.complaints()?;
-        complaints.append(&mut self.wrong_locks);
-        Ok(complaints)
+        self.store.complaints()
+    }
+
+    fn wrong_locks(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.wrong_locks)
     }
 
     fn has_ended(&mut self) -> bool {

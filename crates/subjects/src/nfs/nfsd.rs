@@ -27,6 +27,11 @@ const NOBODY: &str = "65534";
 /// Seconds after which clients that are not heard of lose what they hold, and for which nobody gets anything
 /// new after a restart. Short, so that no call waits for longer than a call may.
 const LEASE_SECONDS: &str = "10";
+/// The same for the lock manager of version 3 (fs/lockd/svc.c): unless told, it grants nothing new for 50
+/// seconds after its start, which is longer than a call may take.
+const LOCK_GRACE: &str = "/proc/sys/fs/nfs/nlm_grace_period";
+/// Ends that time (fs/lockd/procfs.c).
+const LOCK_GRACE_END: &str = "/proc/fs/lockd/nlm_end_grace";
 /// Longest handle of version 3.
 const HANDLE_BYTES_MAX: usize = 64;
 /// Threads of the server.
@@ -79,6 +84,9 @@ impl Nfsd {
         server.up()?;
         // Nobody has anything to reclaim. Without it the first minute and a half would be spent waiting.
         server.tell("v4_end_grace", "Y")?;
+        if server.services.is_some() {
+            tell(LOCK_GRACE_END, "Y")?;
+        }
         server.export()?;
         Ok(server)
     }
@@ -94,6 +102,9 @@ impl Nfsd {
         // Version 3 needs more than the kernel: a port mapper and a service for mounting.
         let versions = if self.services.is_some() { "+3" } else { "-3" };
         self.tell("versions", versions)?;
+        if self.services.is_some() {
+            tell(LOCK_GRACE, LEASE_SECONDS)?;
+        }
         self.tell("portlist", &format!("tcp {PORT}"))?;
         self.tell("threads", THREADS)
     }
@@ -157,8 +168,12 @@ impl Nfsd {
         self.export()
     }
 
-    /// Takes everything from all clients (fs/nfsd/nfs4state.c `client_ctl_write`). Version 3 has nothing.
+    /// Takes everything from all clients (fs/nfsd/nfs4state.c `client_ctl_write`); in version 3 that is the locks
+    /// that were asked for at the first address (fs/nfsd/nfsctl.c `write_unlock_ip`).
     pub(super) fn expire_clients(&self) -> Result<(), SubjectError> {
+        if self.services.is_some() {
+            return self.tell("unlock_ip", "127.0.0.1");
+        }
         let clients = fs::read_dir(self.files.join("clients"));
         for client in clients.into_iter().flatten().flatten() {
             // One that goes by itself meanwhile is gone, too.

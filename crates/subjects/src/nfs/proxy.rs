@@ -29,7 +29,8 @@ pub enum ProxyLie {
     DropWrite,
     /// The attributes of a file are for ever those that were asked for first.
     StaleAttributes,
-    /// The first two names that are looked up and are there mean each other.
+    /// The first two names of files that are looked up and are there mean each other. Not those of directories:
+    /// one that contains itself is more than the client can bear.
     SwapNames,
 }
 
@@ -238,7 +239,7 @@ impl Liar {
             return;
         }
         if self.lie == ProxyLie::SwapNames {
-            if self.names.len() < 2 && !self.names.contains(&asked) {
+            if is_file_in_lookup(message) && self.names.len() < 2 && !self.names.contains(&asked) {
                 self.names.push(asked);
             }
             return;
@@ -267,6 +268,12 @@ fn handle_in_lookup(message: &[u8]) -> Option<(Vec<u8>, usize)> {
     let handle = reader.opaque()?.to_vec();
     let at = message.len() - reader.rest().len();
     after(message, at).map(|at| (handle, at))
+}
+
+/// Whether the answer to a LOOKUP is about a file: its type comes first in its attributes.
+fn is_file_in_lookup(message: &[u8]) -> bool {
+    const FILE: [u8; 4] = [0, 0, 0, 1];
+    handle_in_lookup(message).is_some_and(|(_, at)| message.get(at..at + 4) == Some(&FILE))
 }
 
 #[cfg(test)]
@@ -318,12 +325,14 @@ mod tests {
         let mut look = |name: &[u8]| {
             let mut call = call_of(3, LOOKUP, Writer::default().opaque(b"dir").opaque(name));
             liar.call(&mut call);
-            liar.answer(&mut answer_of(3).bytes);
+            // A handle, that attributes are there, and the type: a file, or a directory.
+            let kind = if name == b"dir" { 2 } else { 1 };
+            liar.answer(&mut answer_of(3).opaque(b"some").number(1).number(kind).bytes);
             let (_, mut arguments) = Call::read(&call).unwrap();
             arguments.opaque();
             arguments.text().unwrap().to_owned()
         };
-        let names = [look(b"a"), look(b"a"), look(b"b"), look(b"a"), look(b"b"), look(b"c")];
-        assert_eq!(names, ["a", "a", "b", "b", "a", "c"]);
+        let looked = [b"dir".as_slice(), b"a", b"a", b"b", b"a", b"b", b"c", b"dir"].map(look);
+        assert_eq!(looked, ["dir", "a", "a", "b", "b", "a", "c", "dir"]);
     }
 }

@@ -36,10 +36,10 @@ impl Server {
         matches!(self, Server::Ganesha(_))
     }
 
-    /// Whether locks are tried: with NFS 4 of the kernel, which lets clients reclaim them after a restart. Ganesha
-    /// has no grace period here, and calls of the lock manager of NFS 3 do not return, for an unknown reason.
+    /// Whether locks are tried. Not with NFS 3 of Ganesha, whose lock manager would have to share the port mapper
+    /// of the guest with that of the client.
     pub(super) fn locks(&self, setup: &NfsSetup) -> bool {
-        matches!(self, Server::Kernel(_)) && setup.version != NfsVersion::V3
+        matches!(self, Server::Kernel(_)) || setup.version != NfsVersion::V3
     }
 
     /// Lets something happen to it, until it is over.

@@ -28,6 +28,9 @@ const UDP: u32 = 17;
 /// Where clients of Ganesha ask for the first handle.
 pub(super) const PORT_OF_MOUNTS: u16 = 20048;
 
+/// Where clients ask: every client beyond the first finds the server at an address of its own.
+const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 0, 0, 2)];
+
 /// Running services; they end with the process.
 pub(super) struct Services {
     known: Arc<Known>,
@@ -59,29 +62,14 @@ impl Services {
     fn start() -> Result<Services, SubjectError> {
         let failed = SubjectError::io("listen at", "the port of the port mapper");
         let known = Arc::new(Known::default());
-        let open = || -> io::Result<()> {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, PORT))?;
-            let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, PORT))?;
-            let here = known.clone();
-            thread::Builder::new().name("nfs-services".into()).spawn(move || {
-                for stream in listener.incoming().flatten() {
-                    let here = here.clone();
-                    // A client that goes away in the middle of a call is not our business.
-                    thread::spawn(move || drop(converse(stream, &here)));
-                }
-            })?;
-            let here = known.clone();
-            thread::Builder::new().name("nfs-services-udp".into()).spawn(move || {
-                let mut message = vec![0; 65536];
-                while let Ok((count, from)) = socket.recv_from(&mut message) {
-                    if let Some(answer) = here.answer(&message[..count]) {
-                        let _ = socket.send_to(&answer, from);
-                    }
-                }
-            })?;
+        let start = || -> io::Result<()> {
+            for address in ADDRESSES {
+                answer_streams(TcpListener::bind((address, PORT))?, &known)?;
+                answer_datagrams(UdpSocket::bind((address, PORT))?, &known)?;
+            }
             Ok(())
         };
-        open().map_err(failed)?;
+        start().map_err(failed)?;
         Ok(Services { known })
     }
 
@@ -106,6 +94,32 @@ impl Services {
     pub(super) fn set_handle(&self, handle: Vec<u8>) {
         *self.known.handle.lock().unwrap_or_else(PoisonError::into_inner) = handle;
     }
+}
+
+fn answer_streams(listener: TcpListener, known: &Arc<Known>) -> io::Result<()> {
+    let known = known.clone();
+    let accept = move || {
+        for stream in listener.incoming().flatten() {
+            let known = known.clone();
+            // A client that goes away in the middle of a call is not our business.
+            thread::spawn(move || drop(converse(stream, &known)));
+        }
+    };
+    thread::Builder::new().name("nfs-services".into()).spawn(accept).map(drop)
+}
+
+fn answer_datagrams(socket: UdpSocket, known: &Arc<Known>) -> io::Result<()> {
+    let known = known.clone();
+    let answer = move || {
+        let mut message = vec![0; 65536];
+        while let Ok((count, from)) = socket.recv_from(&mut message) {
+            if let Some(answer) = known.answer(&message[..count]) {
+                // Who does not hear it asks again.
+                let _ = socket.send_to(&answer, from);
+            }
+        }
+    };
+    thread::Builder::new().name("nfs-services-udp".into()).spawn(answer).map(drop)
 }
 
 fn converse(mut stream: impl Read + Write, known: &Known) -> io::Result<()> {
@@ -149,12 +163,14 @@ impl Known {
         const TRUE: u32 = 1;
         let (program, _) = (arguments.number()?, arguments.number()?);
         let (protocol, port) = match version {
-            2 => (arguments.number()?, arguments.number()? as u16),
+            2 => (Some(arguments.number()?), arguments.number()? as u16),
             _ => {
-                let protocol = if arguments.text()?.starts_with("udp") { UDP } else { TCP };
+                let protocol = protocol_of(arguments.text()?);
                 (protocol, port_of(arguments.text()?).unwrap_or_default())
             }
         };
+        // What listens at addresses of IPv6 is not for our clients: they would ask in vain, again and again.
+        let Some(protocol) = protocol else { return Some(call.answer().number(TRUE)) };
         let mut ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
         Some(match procedure {
             1 => {
@@ -178,6 +194,15 @@ impl Known {
             }
             _ => call.unavailable(),
         })
+    }
+}
+
+/// The protocol that an identifier of a network means (RFC 5665, section 5.1.1), if it is one of IPv4.
+fn protocol_of(netid: &str) -> Option<u32> {
+    match netid {
+        "tcp" => Some(TCP),
+        "udp" => Some(UDP),
+        _ => None,
     }
 }
 
@@ -221,6 +246,9 @@ mod tests {
         let new = Writer::default().number(100_021).number(4).opaque(b"tcp").opaque(b"0.0.0.0.8.1");
         assert_eq!(ask(&known, PORT_MAPPER, 4, 1, new), number(1));
         assert_eq!(ask(&known, PORT_MAPPER, 2, 3, of(100_021)), number(2049));
+        // The lock manager listens at an address of IPv6, too, at another port.
+        let other = Writer::default().number(100_021).number(4).opaque(b"tcp6").opaque(b"::.9.9");
+        assert_eq!(ask(&known, PORT_MAPPER, 4, 1, other), number(1));
         let asked = Writer::default().number(100_021).number(4).opaque(b"tcp").opaque(b"");
         let address = Writer::default().opaque(b"127.0.0.1.8.1").bytes;
         assert_eq!(ask(&known, PORT_MAPPER, 4, 3, asked), address);

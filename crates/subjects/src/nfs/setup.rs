@@ -102,7 +102,7 @@ impl FromStr for ServerKind {
 /// A way to lose locks, which must be noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LockLie {
-    /// The server forgets what a client holds while another one tries to lock: NFS 4 of the kernel.
+    /// The kernel's server forgets what a client holds while another one tries to lock.
     ForgetLocks,
 }
 

@@ -87,7 +87,11 @@ pub(super) fn final_claims(violation: &Violation) -> Vec<Claim> {
             let found = format!("{first}, then {second}");
             claim(Probe::Always { tries: TRIES }, "yes", found)
         }
-        Violation::Outcome { .. } | Violation::Tree { .. } | Violation::Stale { .. } => Vec::new(),
+        // A program without a server has nothing to lock against.
+        Violation::Locks { .. }
+        | Violation::Outcome { .. }
+        | Violation::Tree { .. }
+        | Violation::Stale { .. } => Vec::new(),
     }
 }
 

@@ -21,8 +21,8 @@ pub const KIND: &str = "check";
 pub struct Recorded {
     /// Names it.
     pub id: String,
-    /// `outcome`, `tree`, `non_deterministic`, `checker`, `kernel_log`, `hang`, `died`, `oops` or
-    /// `out_of_memory`.
+    /// `outcome`, `tree`, `non_deterministic`, `checker`, `kernel_log`, `locks`, `hang`, `died`, `oops`
+    /// or `out_of_memory`.
     pub class: String,
     /// Class, operation and what differs.
     pub signature: Signature,
@@ -156,7 +156,7 @@ impl Finding {
                 differences.iter().map(|difference| format!("{difference}\n")).collect()
             }
             Violation::Checker { command, output, .. } => format!("{command}\n{output}\n"),
-            Violation::KernelLog { lines } => {
+            Violation::KernelLog { lines } | Violation::Locks { lines } => {
                 lines.iter().map(|line| format!("{line}\n")).collect()
             }
             Violation::Hang { seconds } => format!("answer: none in {seconds} s\n"),

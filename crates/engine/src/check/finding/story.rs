@@ -103,6 +103,10 @@ fn write_violation(
             writeln!(f, "during operation {number} the kernel logged:")?;
             lines.iter().take(DIFFERENCES_SHOWN_MAX).try_for_each(|line| writeln!(f, "  {line}"))
         }
+        Violation::Locks { lines } => {
+            writeln!(f, "during operation {number} two sides of a server tried to lock a file:")?;
+            lines.iter().take(DIFFERENCES_SHOWN_MAX).try_for_each(|line| writeln!(f, "  {line}"))
+        }
         Violation::Hang { seconds } => {
             writeln!(f, "operation {number} did not return within {seconds} s")
         }

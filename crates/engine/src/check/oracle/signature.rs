@@ -30,6 +30,10 @@ impl Signature {
                 let first = lines.first().map_or("", String::as_str);
                 return Signature(format!("kernel_log {}", without_numbers(first)));
             }
+            Violation::Locks { lines } => {
+                let first = lines.first().map_or("", String::as_str);
+                return Signature(format!("locks {}", without_numbers(first)));
+            }
             Violation::Hang { .. } => "no answer".to_owned(),
             Violation::Died { how } => how.clone(),
             Violation::ServerDied { .. } => "server".to_owned(),
