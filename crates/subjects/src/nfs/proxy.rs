@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use super::server::PORT as SERVER_PORT;
-use super::xdr::{Call, LAST_PIECE, Reader};
+use super::xdr::{Call, LAST_PIECE, Reader, Writer};
 use crate::error::SubjectError;
 
 /// Where clients find the proxy.
@@ -19,6 +19,10 @@ pub(super) const PORT: u16 = 2050;
 
 /// A record that is longer is none of NFS.
 const RECORD_BYTES_MAX: u32 = 8 << 20;
+
+/// The names that mean each other. Always the same two, which workloads use, so that what happens follows from the
+/// operations; and beside each other, since a directory that contains itself is more than a client can bear.
+const SWAPPED: [&[u8]; 2] = [b"f0", b"f1"];
 
 /// A lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +33,7 @@ pub enum ProxyLie {
     DropWrite,
     /// The attributes of a file are for ever those that were asked for first.
     StaleAttributes,
-    /// The first two names of files that are looked up and are there mean each other. Not those of directories:
-    /// one that contains itself is more than the client can bear.
+    /// Two names mean each other in every directory, when they are looked up: [`SWAPPED`].
     SwapNames,
 }
 
@@ -174,13 +177,11 @@ struct Liar {
     asked: HashMap<u32, (u32, Vec<u8>)>,
     /// The first attributes of each handle.
     first: HashMap<Vec<u8>, Vec<u8>>,
-    /// Names that are there, with their directories.
-    names: Vec<Vec<u8>>,
 }
 
 impl Liar {
     fn new(lie: ProxyLie) -> Liar {
-        Liar { lie, asked: HashMap::new(), first: HashMap::new(), names: Vec::new() }
+        Liar { lie, asked: HashMap::new(), first: HashMap::new() }
     }
 
     /// Changes a call, or answers it itself.
@@ -198,18 +199,11 @@ impl Liar {
                 None
             }
             (ProxyLie::SwapNames, LOOKUP) => {
-                let arguments = message[at..].to_vec();
-                self.asked.insert(call.xid, (LOOKUP, arguments.clone()));
-                let other = match self.names.iter().position(|name| *name == arguments) {
-                    Some(0) => self.names.get(1),
-                    Some(1) => self.names.first(),
-                    _ => None,
-                };
-                if let Some(other) = other {
-                    message.splice(at.., other.iter().copied());
-                    // It was another name that was asked for: not one more that is there.
-                    self.asked.remove(&call.xid);
-                }
+                let mut arguments = Reader::new(&message[at..]);
+                let (dir, name) = (arguments.opaque()?, arguments.opaque()?);
+                let index = SWAPPED.iter().position(|swapped| *swapped == name)?;
+                let other = Writer::default().opaque(dir).opaque(SWAPPED[1 - index]);
+                message.splice(at.., other.bytes);
                 None
             }
             _ => None,
@@ -238,12 +232,6 @@ impl Liar {
         if !is_done {
             return;
         }
-        if self.lie == ProxyLie::SwapNames {
-            if is_file_in_lookup(message) && self.names.len() < 2 && !self.names.contains(&asked) {
-                self.names.push(asked);
-            }
-            return;
-        }
         let place = match procedure {
             GETATTR => Some((asked, ANSWER_HEAD_BYTES + 4)),
             ACCESS => after(message, ANSWER_HEAD_BYTES + 4).map(|at| (asked, at)),
@@ -270,15 +258,8 @@ fn handle_in_lookup(message: &[u8]) -> Option<(Vec<u8>, usize)> {
     after(message, at).map(|at| (handle, at))
 }
 
-/// Whether the answer to a LOOKUP is about a file: its type comes first in its attributes.
-fn is_file_in_lookup(message: &[u8]) -> bool {
-    const FILE: [u8; 4] = [0, 0, 0, 1];
-    handle_in_lookup(message).is_some_and(|(_, at)| message.get(at..at + 4) == Some(&FILE))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::xdr::Writer;
     use super::*;
 
     /// A call of NFS 3.
@@ -322,17 +303,14 @@ mod tests {
     #[test]
     fn two_names_mean_each_other() {
         let mut liar = Liar::new(ProxyLie::SwapNames);
-        let mut look = |name: &[u8]| {
+        let look = |name: &[u8]| {
             let mut call = call_of(3, LOOKUP, Writer::default().opaque(b"dir").opaque(name));
-            liar.call(&mut call);
-            // A handle, that attributes are there, and the type: a file, or a directory.
-            let kind = if name == b"dir" { 2 } else { 1 };
-            liar.answer(&mut answer_of(3).opaque(b"some").number(1).number(kind).bytes);
+            assert!(liar.call(&mut call).is_none());
             let (_, mut arguments) = Call::read(&call).unwrap();
-            arguments.opaque();
+            assert_eq!(arguments.opaque(), Some(b"dir".as_slice()));
             arguments.text().unwrap().to_owned()
         };
-        let looked = [b"dir".as_slice(), b"a", b"a", b"b", b"a", b"b", b"c", b"dir"].map(look);
-        assert_eq!(looked, ["dir", "a", "a", "b", "b", "a", "c", "dir"]);
+        let looked = [b"f0".as_slice(), b"f1", b"f2", b"f0", b"d0"].map(look);
+        assert_eq!(looked, ["f1", "f0", "f2", "f1", "d0"]);
     }
 }
