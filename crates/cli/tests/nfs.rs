@@ -153,8 +153,8 @@ fn ganesha_is_not_accused() {
 fn a_kernel_without_a_server_is_named_with_the_next_step() {
     let test = "a_kernel_without_a_server_is_named_with_the_next_step";
     let modules = std::fs::read_dir("/usr/lib/uml/modules").into_iter().flatten().flatten();
-    let modules = modules.map(|dir| dir.path().join("kernel/fs/nfsd/nfsd.ko"));
-    let Some(module) = modules.filter(|file| file.exists()).next() else {
+    let mut modules = modules.map(|dir| dir.path().join("kernel/fs/nfsd/nfsd.ko"));
+    let Some(module) = modules.find(|file| file.exists()) else {
         println!("SKIP {test}: install user-mode-linux");
         return;
     };

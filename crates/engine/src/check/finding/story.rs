@@ -71,6 +71,12 @@ fn write_steps(f: &mut fmt::Formatter<'_>, steps: &[Step]) -> fmt::Result {
     Ok(())
 }
 
+/// Writes what was said, with a line before it that says who said it.
+fn write_lines(f: &mut fmt::Formatter<'_>, head: &str, lines: &[String]) -> fmt::Result {
+    writeln!(f, "{head}")?;
+    lines.iter().take(DIFFERENCES_SHOWN_MAX).try_for_each(|line| writeln!(f, "  {line}"))
+}
+
 fn write_violation(
     f: &mut fmt::Formatter<'_>,
     violation: &Violation,
@@ -100,12 +106,10 @@ fn write_violation(
             lines.iter().take(DIFFERENCES_SHOWN_MAX).try_for_each(|line| writeln!(f, "  {line}"))
         }
         Violation::KernelLog { lines } => {
-            writeln!(f, "during operation {number} the kernel logged:")?;
-            lines.iter().take(DIFFERENCES_SHOWN_MAX).try_for_each(|line| writeln!(f, "  {line}"))
+            write_lines(f, &format!("during operation {number} the kernel logged:"), lines)
         }
         Violation::Locks { lines } => {
-            writeln!(f, "during operation {number} two sides of a server tried to lock a file:")?;
-            lines.iter().take(DIFFERENCES_SHOWN_MAX).try_for_each(|line| writeln!(f, "  {line}"))
+            write_lines(f, &format!("during operation {number} a file was locked:"), lines)
         }
         Violation::Hang { seconds } => {
             writeln!(f, "operation {number} did not return within {seconds} s")
