@@ -11,6 +11,7 @@ use fathom_record::pace::Moment;
 use fathom_record::{Observer, Progress};
 use serde::{Deserialize, Serialize};
 
+use crate::behaviour::Coverage;
 use crate::case::{Case, Cases, Choice, Corruption};
 use crate::finding;
 use crate::judge::Class;
@@ -98,6 +99,9 @@ pub struct State {
     pub causes: BTreeMap<String, Cause>,
     /// The worst outcome of each field, for the map of the disk: field, class.
     pub outcomes: BTreeMap<String, String>,
+    /// What the checker was seen to do.
+    #[serde(default)]
+    pub coverage: Coverage,
     /// Time that the campaign has taken.
     pub seconds: f64,
     /// Whether all cases are done.
@@ -359,11 +363,13 @@ impl Collector<'_> {
         state.runs_saved += done.runs_saved;
         let [_, first, second] = &done.judged.ends;
         *state.matrix.entry(format!("{first} → {second}")).or_default() += 1;
+        state.coverage.add(state.done, done.judged.behaviour, &done.judged.branches);
         let worst = done.judged.violations.iter().map(|found| found.class).min();
-        let outcome = worst.map_or("", Class::name);
         let known = state.outcomes.entry(done.case.field.clone()).or_default();
-        if known.is_empty() {
-            *known = outcome.to_owned();
+        if let Some(worst) =
+            worst.filter(|worst| Class::named(known).is_none_or(|known| *worst < known))
+        {
+            *known = worst.name().to_owned();
         }
         let Some(_) = worst else { return };
         state.violations += 1;

@@ -6,6 +6,8 @@ use crate::judge::{Observation, Seen};
 
 /// Lines of the output that a shape keeps.
 const LINES_MAX: usize = 2;
+/// Functions of a sanitizer's report that a cause keeps.
+const FRAMES_MAX: usize = 3;
 /// Problem codes that a cause keeps.
 const CODES_MAX: usize = 3;
 
@@ -24,6 +26,17 @@ pub(crate) fn shape(output: &[u8]) -> String {
         }
     }
     kept.join(" | ")
+}
+
+/// The innermost functions of a sanitizer's report, innermost first.
+pub(crate) fn frames(output: &[u8]) -> String {
+    let text = String::from_utf8_lossy(output);
+    let frames = text.lines().filter_map(|line| {
+        let line = line.trim_start();
+        let rest = line.strip_prefix('#')?.split_once(" in ")?.1;
+        line.contains(" 0x").then(|| rest.split_whitespace().next().unwrap_or_default().to_owned())
+    });
+    frames.take(FRAMES_MAX).collect::<Vec<_>>().join(" < ")
 }
 
 fn boilerplate(line: &str) -> bool {
@@ -154,6 +167,14 @@ mod tests {
         let output = b"e2fsck 1.47.0\nPass 1: Checking\nInode 12, i_blocks is 0x1f, should be 4.  Fix? yes\n\n";
         assert_eq!(shape(output), "Inode N, i_blocks is N, should be N.  Fix? yes");
         assert_eq!(shape(b""), "");
+    }
+
+    #[test]
+    fn a_sanitizers_report_is_reduced_to_its_innermost_functions() {
+        let output = b"==7==ERROR: AddressSanitizer: SEGV on unknown address\n    #0 0x55d in read_block a.c:7\n    \
+            #1 0x55e in pass1 b.c:9:3\n    #2 0x55f in main c.c:1\n    #3 0x560 in start d.c:1\n";
+        assert_eq!(frames(output), "read_block < pass1 < main");
+        assert_eq!(frames(b"#1 of the inodes is in use"), "");
     }
 
     #[test]

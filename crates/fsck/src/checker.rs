@@ -16,10 +16,14 @@ pub enum Says {
     Repaired,
     /// One of the two, without a difference.
     CleanOrRepaired,
+    /// Something was wrong; whether all of it is repaired is not said.
+    RepairedOrLeft,
     /// Something is still wrong.
     Left,
     /// Some of it is repaired, and something is still wrong.
     RepairedAndLeft,
+    /// The checker gave up, and asks to be run again.
+    RunAgain,
     /// The checker could not work.
     Failed,
     /// It was called in a wrong way, or stopped.
@@ -34,6 +38,8 @@ impl fmt::Display for Says {
             Says::Clean => f.write_str("clean"),
             Says::Repaired => f.write_str("repaired"),
             Says::CleanOrRepaired => f.write_str("clean or repaired"),
+            Says::RepairedOrLeft => f.write_str("repaired or errors left"),
+            Says::RunAgain => f.write_str("to be run again"),
             Says::Left => f.write_str("errors left"),
             Says::RepairedAndLeft => f.write_str("repaired, errors left"),
             Says::Failed => f.write_str("failed"),
@@ -43,14 +49,26 @@ impl fmt::Display for Says {
     }
 }
 
-/// What a second run must say after a first one: SWIFT's table 1, and what follows for checkers that do
-/// not tell clean from repaired.
+/// What a second run must say after a first one: SWIFT's table 1, and what follows for checkers whose codes do
+/// not tell clean from repaired, or repaired from not repaired.
 const TABLE: &[(Says, &[Says])] = &[
-    (Says::Clean, &[Says::Clean]),
+    (Says::Clean, &[Says::Clean, Says::CleanOrRepaired]),
     (Says::Left, &[Says::Left]),
     (Says::RepairedAndLeft, &[Says::Left]),
-    (Says::Repaired, &[Says::Clean]),
+    (Says::Repaired, &[Says::Clean, Says::CleanOrRepaired]),
     (Says::CleanOrRepaired, &[Says::CleanOrRepaired, Says::Clean]),
+    (Says::RepairedOrLeft, &[Says::Clean, Says::Left]),
+    (
+        Says::RunAgain,
+        &[
+            Says::Clean,
+            Says::Repaired,
+            Says::CleanOrRepaired,
+            Says::Left,
+            Says::RunAgain,
+            Says::Failed,
+        ],
+    ),
     (Says::Failed, &[Says::Failed]),
     (Says::Refused, &[Says::Refused]),
 ];
@@ -98,6 +116,10 @@ pub struct Checker {
     /// Fields that a run that only looks may write on a disk with errors: to remember that there are some.
     #[serde(default)]
     pub(crate) check_writes: Vec<String>,
+    /// For checkers whose manual says that a run that only looks replays the journal, too: the words that follow
+    /// the number of transactions. A run that does not print them, or counts none, must not write.
+    #[serde(default)]
+    pub(crate) looking_replays: Option<String>,
     /// Arguments that print the version.
     #[serde(default)]
     version: Vec<String>,
@@ -221,6 +243,17 @@ impl Checker {
         if rest != 0 { Says::Unknown(code) } else { together(words.into_iter()) }
     }
 
+    /// Whether a run that only looks says that it has replayed something of a journal, as its manual allows: a
+    /// line that counts so ("3 transactions replayed"), and not to zero.
+    pub(crate) fn has_replayed(&self, output: &[u8]) -> bool {
+        let Some(counted) = &self.looking_replays else { return false };
+        let text = String::from_utf8_lossy(output);
+        text.match_indices(counted.as_str()).any(|(at, _)| {
+            let number = text[..at].split_whitespace().next_back().unwrap_or_default();
+            number.parse::<u64>().is_ok_and(|count| count > 0)
+        })
+    }
+
     /// The path of the program: as given, or as the search path has it.
     ///
     /// # Errors
@@ -265,6 +298,8 @@ fn word_says(word: &str) -> Option<Says> {
         "clean" => Says::Clean,
         "repaired" => Says::Repaired,
         "clean_or_repaired" => Says::CleanOrRepaired,
+        "repaired_or_left" => Says::RepairedOrLeft,
+        "run_again" => Says::RunAgain,
         "left" => Says::Left,
         "failed" => Says::Failed,
         "usage" | "cancelled" => Says::Refused,
@@ -313,10 +348,25 @@ mod tests {
             assert_eq!(e2fsck.says(code, true), says, "{code}");
         }
         let fat = Checker::named("fsck.fat").unwrap();
-        assert_eq!((fat.says(1, true), fat.says(1, false)), (Says::Repaired, Says::Left));
+        assert_eq!((fat.says(1, true), fat.says(1, false)), (Says::RepairedOrLeft, Says::Left));
+        let xfs = Checker::named("xfs_repair").unwrap();
+        assert_eq!((xfs.says(1, true), xfs.says(1, false)), (Says::RunAgain, Says::Left));
+        let f2fs = Checker::named("fsck.f2fs").unwrap();
+        assert_eq!((f2fs.says(0, true), f2fs.says(0, false)), (Says::CleanOrRepaired, Says::Clean));
         let minix = Checker::named("fsck.minix").unwrap();
         assert_eq!(minix.says(7, true), Says::RepairedAndLeft);
         assert_eq!(minix.says(5, true), Says::Unknown(5));
+    }
+
+    #[test]
+    fn a_replay_is_one_only_if_something_was_replayed_and_the_manual_allows_it() {
+        let reiserfsck = Checker::named("reiserfsck").unwrap();
+        let line = |count: &str| format!("in blocks [18..8211]: {count} transactions replayed\n");
+        for (count, replayed) in [("0", false), ("3", true), ("10", true)] {
+            assert_eq!(reiserfsck.has_replayed(line(count).as_bytes()), replayed, "{count}");
+        }
+        assert!(!reiserfsck.has_replayed(b"nothing"));
+        assert!(!Checker::named("e2fsck").unwrap().has_replayed(line("3").as_bytes()));
     }
 
     #[test]

@@ -199,8 +199,8 @@ fn repaired(
     let mut kept = Kept { case: case.text(), ..Kept::default() };
     for _ in 0..REPAIRS_MAX {
         let (outcome, after, _) = runner.run(REPAIR, &disk)?;
-        let said = says(&subject.checker, &outcome, true);
         let changed = after != disk;
+        let said = says(&subject.checker, &outcome, true, changed);
         disk = after;
         kept.ends.push(outcome.end.to_string());
         kept.is_fine = matches!(said, Some(Says::Clean | Says::Repaired | Says::CleanOrRepaired));

@@ -53,6 +53,32 @@ pub enum Class {
 }
 
 impl Class {
+    /// Every class, the most serious first.
+    pub const ALL: &[Class] = &[
+        Class::Signal,
+        Class::Hang,
+        Class::Sanitizer,
+        Class::Memory,
+        Class::Output,
+        Class::CheckWrites,
+        Class::Table,
+        Class::ThirdRun,
+        Class::SilentRepair,
+        Class::CheckDisagrees,
+        Class::KernelDies,
+        Class::Unmountable,
+        Class::Unreadable,
+        Class::KernelComplains,
+        Class::Loss,
+        Class::UnknownExit,
+        Class::Nondeterministic,
+    ];
+
+    /// The class of a name.
+    pub(crate) fn named(name: &str) -> Option<Class> {
+        Class::ALL.iter().copied().find(|class| class.name() == name)
+    }
+
     /// Its name in files and reports.
     pub fn name(self) -> &'static str {
         match self {
@@ -108,6 +134,8 @@ pub(crate) struct Seen {
     pub(crate) says: Option<Says>,
     /// Bytes that the run changed, without those that every run may change.
     pub(crate) changed: Vec<(u64, u8, u8)>,
+    /// Whether it says that it has replayed a journal, which its manual allows to a run that only looks.
+    pub(crate) replayed: bool,
 }
 
 impl Seen {
@@ -159,7 +187,7 @@ pub(crate) fn judge(seen: &Observation, control: Control) -> Vec<Violation> {
     for (number, run) in runs.enumerate() {
         deaths(run, number, &mut out);
     }
-    if !seen.check.changed.is_empty() {
+    if !seen.check.changed.is_empty() && !seen.check.replayed {
         let what = format!("looking changed {} bytes", seen.check.changed.len());
         out.push(Violation { class: Class::CheckWrites, what, run: 0 });
     }
@@ -239,8 +267,10 @@ fn disagreement(seen: &Observation, first: &Seen, control: Control, out: &mut Ve
     }
     let disagree = matches!(
         (seen.check.says, first.says),
-        (Some(Says::Clean), Some(Says::Repaired | Says::Left | Says::RepairedAndLeft))
-            | (Some(Says::Left | Says::Repaired), Some(Says::Clean))
+        (
+            Some(Says::Clean),
+            Some(Says::Repaired | Says::Left | Says::RepairedAndLeft | Says::RepairedOrLeft)
+        ) | (Some(Says::Left | Says::Repaired), Some(Says::Clean))
     );
     if disagree {
         let what = format!("looking says {}, repairing says {}", seen.check.end(), first.end());
@@ -372,11 +402,31 @@ pub(crate) fn not_hit(
     losses.into_iter().filter(|(place, loss)| !allowed(place, loss)).collect()
 }
 
-/// What a run says by its exit code.
-pub(crate) fn says(checker: &Checker, outcome: &Outcome, repairing: bool) -> Option<Says> {
-    match outcome.end {
-        End::Code(code) => Some(checker.says(code, repairing)),
-        _ => None,
+/// What a run says by its exit code. Where the code leaves open whether errors were repaired, a run that wrote
+/// nothing has repaired nothing.
+pub(crate) fn says(
+    checker: &Checker,
+    outcome: &Outcome,
+    repairing: bool,
+    wrote: bool,
+) -> Option<Says> {
+    let End::Code(code) = outcome.end else { return None };
+    match checker.says(code, repairing) {
+        Says::RepairedOrLeft if !wrote => Some(Says::Left),
+        says => Some(says),
+    }
+}
+
+/// Whether the disk that the first repair left is said to be fine: by that run, or, where its code leaves that
+/// open, by the next one, which finds and changes nothing.
+pub(crate) fn is_said_to_be_fine(repairs: &[Seen]) -> bool {
+    let says = |run: &Seen| run.says;
+    match repairs.first().and_then(says) {
+        Some(Says::Clean | Says::Repaired | Says::CleanOrRepaired) => true,
+        Some(Says::RepairedOrLeft) => repairs
+            .get(1)
+            .is_some_and(|next| next.says == Some(Says::Clean) && next.changed.is_empty()),
+        _ => false,
     }
 }
 
@@ -394,7 +444,7 @@ mod tests {
             time: Duration::ZERO,
             resident_bytes: 0,
         };
-        Seen { outcome, says: Some(says), changed: vec![(0, 0, 1); changed] }
+        Seen { outcome, says: Some(says), changed: vec![(0, 0, 1); changed], replayed: false }
     }
 
     fn classes(check: Seen, repairs: Vec<Seen>) -> Vec<Class> {
@@ -411,6 +461,48 @@ mod tests {
         assert_eq!(classes(run(4, Says::Left, 0), repaired), []);
         let left = vec![run(4, Says::Left, 0), run(4, Says::Left, 0)];
         assert_eq!(classes(run(4, Says::Left, 0), left), []);
+    }
+
+    #[test]
+    fn a_code_that_leaves_open_whether_errors_were_repaired_is_judged_by_what_was_written() {
+        let fat = Checker::named("fsck.fat").unwrap();
+        let found = |wrote| says(&fat, &run(1, Says::Clean, 0).outcome, true, wrote).unwrap();
+        assert_eq!((found(false), found(true)), (Says::Left, Says::RepairedOrLeft));
+        let left = || run(1, Says::Left, 0);
+        let written = || run(1, Says::RepairedOrLeft, 3);
+        let clean = || run(0, Says::Clean, 0);
+        // It cannot work, or can repair only a part of it: no contradiction.
+        assert_eq!(classes(left(), vec![left(), left()]), []);
+        assert_eq!(classes(left(), vec![written(), left()]), []);
+        assert_eq!(classes(left(), vec![written(), clean()]), []);
+        // What it repairs again was not repaired.
+        assert_eq!(classes(left(), vec![written(), written(), clean()]), [Class::Table]);
+        assert_eq!(classes(clean(), vec![written(), clean()]), [Class::CheckDisagrees]);
+        assert!(is_said_to_be_fine(&[written(), clean()]));
+        assert!(!is_said_to_be_fine(&[written(), left()]));
+        assert!(!is_said_to_be_fine(&[left(), left()]));
+    }
+
+    #[test]
+    fn a_checker_that_asks_to_be_run_again_may_find_anything_then() {
+        let left = || run(1, Says::Left, 0);
+        let again = || run(1, Says::RunAgain, 0);
+        assert_eq!(
+            classes(left(), vec![again(), run(4, Says::Repaired, 9), run(0, Says::Clean, 0)]),
+            []
+        );
+        assert_eq!(classes(left(), vec![again(), again(), again()]), []);
+        let never = vec![again(), run(4, Says::Repaired, 9), run(4, Says::Repaired, 9)];
+        assert_eq!(classes(left(), never), [Class::ThirdRun]);
+    }
+
+    #[test]
+    fn looking_may_replay_a_journal_only_if_it_says_so() {
+        let clean = || run(0, Says::Clean, 0);
+        let mut look = run(0, Says::Clean, 5);
+        assert_eq!(classes(look.clone(), vec![clean(), clean()]), [Class::CheckWrites]);
+        look.replayed = true;
+        assert_eq!(classes(look, vec![clean(), clean()]), []);
     }
 
     #[test]

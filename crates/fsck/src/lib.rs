@@ -8,6 +8,7 @@
 pub mod campaign;
 pub mod map;
 
+mod behaviour;
 mod case;
 mod cause;
 mod checker;
@@ -27,6 +28,7 @@ mod subject;
 mod suite;
 mod values;
 
+pub use behaviour::{Coverage, Growth};
 pub use case::{Case, Choice};
 pub use checker::{Checker, CheckerError, Says};
 pub use compare::{Compared, Kept, compare};

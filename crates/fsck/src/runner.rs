@@ -1,14 +1,16 @@
 //! Runs one case after the other: corrupt, look, repair, repair again, judge.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::behaviour::behaviour;
 use crate::case::{Case, Corruption};
 use crate::cause;
 use crate::cover::{RECORD_BYTES, Record};
 use crate::judge::{self, Class, Observation, Seen, judge, not_hit, says};
 use crate::objects::Objects;
-use crate::run::{DiskDelta, DiskFile, Outcome, RunError, Sandbox, spawn};
+use crate::run::{DiskDelta, DiskFile, Outcome, RunError, Sandbox, place_of_death, spawn};
 use crate::subject::{CHECK, REPAIR, Subject};
 
 /// The files and the sandbox of one thread.
@@ -22,6 +24,8 @@ pub(crate) struct CaseRunner<'a> {
     pub(crate) runs: u64,
     pub(crate) runs_saved: u64,
     nondeterministic: bool,
+    /// Branches that the runs of the present case took; nothing if the checker is not instrumented.
+    branches: BTreeSet<u32>,
 }
 
 /// What came of a case.
@@ -36,6 +40,10 @@ pub(crate) struct Judged {
     pub(crate) losses: Vec<String>,
     /// The disk that the first repair left, if it says that it is fine.
     pub(crate) fine: Option<DiskDelta>,
+    /// A number that cases share on which the checker does the same.
+    pub(crate) behaviour: u64,
+    /// Branches that were taken in runs that were not answered from memory.
+    pub(crate) branches: BTreeSet<u32>,
 }
 
 /// A violation with its cause.
@@ -68,6 +76,7 @@ impl<'a> CaseRunner<'a> {
             runs: 0,
             runs_saved: 0,
             nondeterministic: false,
+            branches: BTreeSet::new(),
         })
     }
 
@@ -86,11 +95,14 @@ impl<'a> CaseRunner<'a> {
             self.runs_saved += 1;
             return Ok((outcome, after, true));
         }
-        let command = &self.subject.commands[usize::from(which)];
-        self.disk.set(before)?;
-        let outcome = spawn(command, &self.disk, &self.subject.limits, &self.sandbox)?;
-        let after = self.disk.look()?;
-        self.runs += 1;
+        let (outcome, after) = match self.subject.is_instrumented {
+            true => {
+                let (outcome, record, after) = self.record_and_look(which, before)?;
+                self.branches.extend(record.unwrap_or_default().edges);
+                (outcome, after)
+            }
+            false => self.run_and_look(which, before)?,
+        };
         if let Some(((then, disk_then), true)) = &known
             && (then.end, disk_then) != (outcome.end, &after)
         {
@@ -100,6 +112,20 @@ impl<'a> CaseRunner<'a> {
             memo.put(key, &outcome, &after);
         }
         Ok((outcome, after, false))
+    }
+
+    /// Runs a command on a disk; the disk afterwards.
+    fn run_and_look(
+        &mut self,
+        which: u8,
+        before: &DiskDelta,
+    ) -> Result<(Outcome, DiskDelta), RunError> {
+        let command = &self.subject.commands[usize::from(which)];
+        self.disk.set(before)?;
+        let outcome = spawn(command, &self.disk, &self.subject.limits, &self.sandbox)?;
+        let after = self.disk.look()?;
+        self.runs += 1;
+        Ok((outcome, after))
     }
 
     /// Runs a command on a disk and reads what an instrumented checker recorded.
@@ -125,11 +151,7 @@ impl<'a> CaseRunner<'a> {
         before: &DiskDelta,
     ) -> Result<(Outcome, Option<Record>, DiskDelta), RunError> {
         self.disk.clear_record(RECORD_BYTES)?;
-        self.disk.set(before)?;
-        let command = &self.subject.commands[usize::from(which)];
-        let outcome = spawn(command, &self.disk, &self.subject.limits, &self.sandbox)?;
-        let after = self.disk.look()?;
-        self.runs += 1;
+        let (outcome, after) = self.run_and_look(which, before)?;
         Ok((outcome, Record::parse(&self.disk.record()?), after))
     }
 
@@ -144,6 +166,7 @@ impl<'a> CaseRunner<'a> {
     /// If the harness fails.
     pub(crate) fn try_case(&mut self, case: &Case) -> Result<Judged, RunError> {
         self.nondeterministic = false;
+        self.branches.clear();
         let corrupt = DiskDelta::written(self.subject.base(), &case.writes);
         let (seen, disks) = self.observe(case, &corrupt)?;
         let mut control = self.subject.control;
@@ -167,7 +190,9 @@ impl<'a> CaseRunner<'a> {
             }
             _ => Vec::new(),
         };
-        Ok(Judged { violations: found, ends, story, losses, fine })
+        let behaviour = behaviour(&seen, &self.subject.sorts);
+        let branches = std::mem::take(&mut self.branches);
+        Ok(Judged { violations: found, ends, story, losses, fine, behaviour, branches })
     }
 
     /// Looks once, repairs twice, and a third time if the second was not the end of it. The disks
@@ -209,8 +234,10 @@ impl<'a> CaseRunner<'a> {
             _ => &self.subject.written_by_looking,
         };
         changed.retain(|(at, _, _)| !within(anyway, *at));
-        let says = says(&self.subject.checker, &outcome, which == REPAIR);
-        Ok((Seen { outcome, says, changed }, after))
+        let checker = &self.subject.checker;
+        let says = says(checker, &outcome, which == REPAIR, !changed.is_empty());
+        let replayed = which == CHECK && checker.has_replayed(&outcome.output);
+        Ok((Seen { outcome, says, changed, replayed }, after))
     }
 
     /// What the disk lost that was not hit, if the checker says that it is fine now.
@@ -220,10 +247,8 @@ impl<'a> CaseRunner<'a> {
         repairs: &[Seen],
         disks: &[DiskDelta],
     ) -> Option<Result<Vec<(String, judge::Loss)>, String>> {
-        use crate::checker::Says;
-        let first = repairs.first()?.says?;
         let healthy = self.subject.objects.as_ref()?;
-        if !matches!(first, Says::Clean | Says::Repaired | Says::CleanOrRepaired) {
+        if !judge::is_said_to_be_fine(repairs) {
             return None;
         }
         // The disk after the first repair.
@@ -245,11 +270,19 @@ impl<'a> CaseRunner<'a> {
     ) -> Result<String, RunError> {
         let run = std::iter::once(&seen.check).chain(&seen.repairs).nth(violation.run);
         let shape = run.map_or_else(String::new, |run| cause::shape(&run.outcome.output));
+        let frames = run.map_or_else(String::new, |run| cause::frames(&run.outcome.output));
         match violation.class {
             Class::Loss | Class::Unreadable => Ok(cause::field_sort(&case.field)),
-            Class::Hang | Class::Signal | Class::Output | Class::Memory | Class::Sanitizer => {
-                Ok(shape)
+            Class::Sanitizer if !frames.is_empty() => Ok(frames),
+            Class::Signal => {
+                let place = match disks.get(violation.run) {
+                    Some(before) => self.place_of_death(violation.run, before)?,
+                    None => None,
+                };
+                // Messages before a death differ from case to case; the place does not.
+                Ok(place.unwrap_or(shape))
             }
+            Class::Hang | Class::Output | Class::Memory | Class::Sanitizer => Ok(shape),
             _ => {
                 let codes = match disks.get(violation.run) {
                     Some(before) => self.problem_codes(violation.run, before)?,
@@ -258,6 +291,20 @@ impl<'a> CaseRunner<'a> {
                 Ok(if codes.is_empty() { shape } else { codes })
             }
         }
+    }
+
+    /// Where in the program a run dies of a signal.
+    fn place_of_death(
+        &mut self,
+        run: usize,
+        before: &DiskDelta,
+    ) -> Result<Option<String>, RunError> {
+        let which = if run == 0 { CHECK } else { REPAIR };
+        self.disk.set(before)?;
+        let command = &self.subject.commands[usize::from(which)];
+        let place = place_of_death(command, &self.disk, &self.subject.limits, &self.sandbox)?;
+        self.disk.look()?;
+        Ok(place)
     }
 
     /// The codes in the checker's own log of problems, if it has one.
@@ -272,12 +319,9 @@ impl<'a> CaseRunner<'a> {
     }
 }
 
-/// The disk that the first repair left, if it says that the disk is fine now.
+/// The disk that the first repair left, if it is said to be fine.
 fn fine(seen: &Observation, disks: &[DiskDelta]) -> Option<DiskDelta> {
-    use crate::checker::Says;
-    let says = seen.repairs.first()?.says?;
-    let is_fine = matches!(says, Says::Clean | Says::Repaired | Says::CleanOrRepaired);
-    disks.get(2).filter(|_| is_fine).cloned()
+    disks.get(2).filter(|_| judge::is_said_to_be_fine(&seen.repairs)).cloned()
 }
 
 /// Whether a place lies in one of the ranges, which are in order.

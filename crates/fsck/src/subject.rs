@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use crate::behaviour::FieldSorts;
 use crate::checker::{Checker, CheckerError, Says};
 use crate::disk::{Disk, DiskError};
 use crate::judge::Control;
@@ -75,6 +76,10 @@ pub struct Subject {
     pub(crate) written_anyway: Vec<Range<u64>>,
     /// Bytes that looking writes on a healthy disk: a log of its own.
     pub(crate) written_by_looking: Vec<Range<u64>>,
+    /// The sorts of fields by place.
+    pub(crate) sorts: FieldSorts,
+    /// Whether the checker tells which branches it takes.
+    pub(crate) is_instrumented: bool,
     /// The healthy disk, packed for findings that cannot make it.
     packed: OnceLock<Vec<u8>>,
 }
@@ -120,7 +125,6 @@ impl Subject {
         let written_anyway = places(&checker.writes_anyway, &map);
         let mut subject = Subject {
             program,
-            map,
             limits,
             commands,
             logged,
@@ -129,7 +133,10 @@ impl Subject {
             control: Control { check_is_clean: true, journal_to_replay: false },
             written_anyway,
             written_by_looking,
+            sorts: FieldSorts::of(&map),
+            is_instrumented: false,
             packed: OnceLock::new(),
+            map,
             checker,
             disk,
         };
@@ -164,7 +171,9 @@ impl Subject {
         let mut runner = CaseRunner::new(self)?;
         let (looked, after_looking, _) = runner.run(CHECK, &nothing)?;
         let (repaired, after, _) = runner.run(REPAIR, &nothing)?;
+        let is_instrumented = runner.record(CHECK, &nothing)?.1.is_some();
         drop(runner);
+        self.is_instrumented = is_instrumented;
         let says = |outcome: &crate::run::Outcome, repairing| match outcome.end {
             End::Code(code) => Some(self.checker.says(code, repairing)),
             _ => None,

@@ -80,6 +80,18 @@ fn every_liar_is_caught_by_the_oracle_that_is_for_it() {
     }
 }
 
+/// Two cases that make a checker die in the same place have one cause, which names the place.
+#[test]
+fn deaths_are_grouped_by_their_place_in_the_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(state) = campaign("aborts", 4, dir.path()) else { return };
+    let causes: Vec<_> = state.causes.values().collect();
+    assert_eq!((causes.len(), causes[0].cases), (1, 4), "{:?}", state.causes.keys());
+    if cfg!(target_arch = "x86_64") {
+        assert!(causes[0].cause.starts_with("fathom-liar+0x"), "{}", causes[0].cause);
+    }
+}
+
 #[test]
 fn what_never_ends_is_ended() {
     for (mode, class) in [("hangs", "hang"), ("prints", "output"), ("eats-memory", "memory")] {

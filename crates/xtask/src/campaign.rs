@@ -47,7 +47,7 @@ pub(crate) enum Name {
     /// 200 runs killed at random moments leave no mount, no device, no file, no process (root)
     Kills,
     /// Every checker on its first disk, so many minutes each; goes on where it was (FATHOM_GUEST_KERNEL, which
-    /// fills most of the disks)
+    /// fills most of the disks); what is done stays in docs/campaigns
     Fsck,
     /// Forty file systems that people have, two minutes each with the defaults; goes on where it was (root)
     Hunt,
@@ -86,11 +86,11 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
         Name::Layered => long_workloads::layered(minutes, &fathom),
         Name::Callers => long_workloads::callers(minutes, &fathom),
         Name::Ace2 => ace2::run(&program(), minutes),
-        Name::Fsck => crate::fsck::run(&program(), minutes),
+        Name::Fsck => crate::fsck::run(&program(), minutes, &[]),
         Name::Suites => suites::run(&program()),
         Name::Kills => {
             let test = ["test", "--release", "--quiet", "--package", "fathom"];
-            let tests = ["--test", "kills", "--test", "crash_kills"];
+            let tests = ["--test", "kills", "--test", "crash_kills", "--test", "fsck_kills"];
             shell::run(shell::cargo().args(test).args(tests).env("FATHOM_KILLS", KILLS))
         }
     }?;

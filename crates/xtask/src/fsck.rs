@@ -2,7 +2,7 @@
 //! `cargo xtask bench fsck` measures with the program itself: paths, and cases that a kernel looks at.
 //!
 //! A campaign of a checker is kept in `target/fsck` and goes on where it was (`fathom fsck --resume`), until it
-//! has had its time. Findings stay there.
+//! has had its time. Findings stay there; numbers and causes go to `docs/campaigns` ([`Ledger`]).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,6 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use crate::ledger::Ledger;
 use crate::shell;
 
 /// The checkers.
@@ -25,37 +26,82 @@ const CHECKERS: &[&str] = &[
     "e2fsck",
 ];
 
-/// Runs the campaigns and prints a table.
-pub(crate) fn run(program: &Path, minutes: u64) -> Result<()> {
+/// The piece of a checker in the ledger: each has one.
+const PIECE: u64 = 1;
+
+/// Runs the campaigns of all checkers, or of some, and prints a table.
+pub(crate) fn run(program: &Path, minutes: u64, only: &[String]) -> Result<()> {
+    let mut ledger = Ledger::open("fsck")?;
     println!("| checker | cases | with a violation | causes | classes |\n|---|---:|---:|---:|---|");
-    for checker in CHECKERS {
-        let out = shell::root().join("target/fsck").join(checker);
-        let state = out.join("fsck.json");
-        let done = read(&state);
-        let seconds = done.as_ref().and_then(|state| state["seconds"].as_f64()).unwrap_or(0.0);
-        let complete = done.as_ref().is_some_and(|state| state["complete"] == true);
-        let left = (minutes as f64 * 60.0 - seconds).max(0.0) as u64;
-        if !complete && left > 0 {
-            let mut command = Command::new(program);
-            command.arg("--out").arg(&out).args(["--json", "fsck", checker]);
-            command.args(["--budget", &format!("{left}s")]);
-            if done.is_some() {
-                command.arg("--resume");
-            }
-            let output = command
-                .output()
-                .with_context(|| format!("cannot start {}", shell::show(&command)))?;
-            if !state.exists() {
-                let why = String::from_utf8_lossy(&output.stderr).into_owned();
-                println!("| {checker} | {} | | | |", why.lines().last().unwrap_or_default());
-                continue;
+    let wanted = |checker: &str| only.is_empty() || only.iter().any(|wanted| wanted == checker);
+    for checker in CHECKERS.iter().filter(|checker| wanted(checker)) {
+        if !ledger.has(checker, PIECE) {
+            match campaign(program, checker, minutes)? {
+                Ok(result) => ledger.add(checker, PIECE, &result)?,
+                Err(why) => println!("| {checker} | {why} | | | |"),
             }
         }
-        if let Some(state) = read(&state) {
-            println!("{}", row(checker, &state));
+        for line in ledger.of(checker) {
+            println!("{}", row(checker, line));
         }
     }
     Ok(())
+}
+
+/// The campaign of one checker until it has had its time: what is kept of it, or why it cannot be.
+fn campaign(program: &Path, checker: &str, minutes: u64) -> Result<Result<Value, String>> {
+    let out = shell::root().join("target/fsck").join(checker);
+    let path = out.join("fsck.json");
+    let done = read(&path);
+    let seconds = done.as_ref().and_then(|state| state["seconds"].as_f64()).unwrap_or(0.0);
+    let complete = done.as_ref().is_some_and(|state| state["complete"] == true);
+    let left = (minutes as f64 * 60.0 - seconds).max(0.0) as u64;
+    if !complete && left > 0 {
+        let mut command = Command::new(program);
+        command.arg("--out").arg(&out).args(["--json", "fsck", checker]);
+        command.args(["--budget", &format!("{left}s")]);
+        if done.is_some() {
+            command.arg("--resume");
+        }
+        let output =
+            command.output().with_context(|| format!("cannot start {}", shell::show(&command)))?;
+        if !matches!(output.status.code(), Some(0 | 1)) {
+            let why = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Ok(Err(why.lines().last().unwrap_or_default().to_owned()));
+        }
+    }
+    Ok(read(&path).map(|state| kept(&state)).ok_or_else(|| "it left no state".to_owned()))
+}
+
+/// What of the state of a campaign is kept in the repository: numbers, and the name of each cause.
+fn kept(state: &Value) -> Value {
+    let causes = state["causes"].as_object().into_iter().flatten();
+    let causes: Vec<Value> = causes
+        .map(|(signature, cause)| {
+            let case = format!(
+                "{}={:#x}",
+                string(&cause["case"]["field"]),
+                number(&cause["case"]["value"])
+            );
+            json!({"signature": signature, "cases": cause["cases"], "case": case})
+        })
+        .collect();
+    json!({
+        "seconds": state["seconds"],
+        "cases": state["done"],
+        "cases_total": state["total"],
+        "violations": state["violations"],
+        "by_class": state["by_class"],
+        "causes": causes,
+    })
+}
+
+fn string(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_default()
 }
 
 fn read(path: &Path) -> Option<Value> {
@@ -67,10 +113,10 @@ fn row(checker: &str, state: &Value) -> String {
     let classes: Vec<String> = classes.map(|(class, cases)| format!("{class} {cases}")).collect();
     format!(
         "| {checker} | {} of {} | {} | {} | {} |",
-        state["done"],
-        state["total"],
+        state["cases"],
+        state["cases_total"],
         state["violations"],
-        state["causes"].as_object().map_or(0, serde_json::Map::len),
+        state["causes"].as_array().map_or(0, Vec::len),
         classes.join(", ")
     )
 }

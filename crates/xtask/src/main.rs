@@ -67,7 +67,7 @@ enum Task {
         /// Of `hunt`: the kernel for what needs a guest
         #[arg(long, value_name = "KERNEL")]
         guest: Option<String>,
-        /// Of `hunt` and those in guests: only these rows
+        /// Of `hunt`, `fsck` and those in guests: only these rows
         #[arg(long, value_name = "ROW")]
         only: Vec<String>,
     },
@@ -93,6 +93,9 @@ fn main() -> ExitCode {
             only,
             ..
         } => campaign::guests(name, minutes, &only),
+        Task::Campaign { name: campaign::Name::Fsck, minutes, only, .. } => {
+            campaign::built_program().and_then(|program| fsck::run(&program, minutes, &only))
+        }
         Task::Campaign { name, minutes, .. } => campaign::run(name, minutes),
     };
     match result {

@@ -5,11 +5,13 @@
 
 mod image;
 mod memo;
+mod place;
 mod sandbox;
 mod spawn;
 
 pub(crate) use image::{DiskDelta, DiskFile, shared_text};
 pub(crate) use memo::Memo;
+pub(crate) use place::place_of_death;
 pub(crate) use sandbox::Sandbox;
 pub(crate) use spawn::{Command, spawn};
 

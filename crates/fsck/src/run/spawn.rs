@@ -58,6 +58,11 @@ unsafe impl Send for Command {}
 unsafe impl Sync for Command {}
 
 impl Command {
+    /// The path of the program.
+    pub(super) fn program(&self) -> std::borrow::Cow<'_, str> {
+        self.program.to_string_lossy()
+    }
+
     /// A program by path. In the arguments `{}` stands for the disk.
     ///
     /// # Errors
@@ -99,6 +104,8 @@ struct Child<'a> {
     record: c_int,
     output: c_int,
     input: c_int,
+    /// Whether the thread that starts it is told of its signals before they kill it.
+    traced: bool,
     /// What went wrong before `execve`: a step and its errno.
     failed: (u8, c_int),
 }
@@ -153,6 +160,9 @@ unsafe fn run_child(child: &Child<'_>) -> u8 {
         if libc::setrlimit(libc::RLIMIT_CPU, &cpu) != 0 {
             return 2;
         }
+        if child.traced && libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) != 0 {
+            return 3;
+        }
         if child.sandbox.enter().is_err() {
             return 3;
         }
@@ -172,6 +182,38 @@ pub(crate) fn spawn(
     limits: &Limits,
     sandbox: &Sandbox,
 ) -> Result<Outcome, RunError> {
+    let clock = Instant::now();
+    let (pid, pidfd) = start(command, disk, limits, sandbox, false)?;
+    let in_time = ends(pid, &pidfd, limits.time * WALL_FACTOR)?;
+    if !in_time {
+        // SAFETY: the process is our child and has not been waited for: the number is its own.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+    }
+    let (status, resident_bytes) = wait(pid)?;
+    let over = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGXCPU;
+    let end = match in_time {
+        _ if over => End::Hang,
+        false => End::Hang,
+        true if libc::WIFSIGNALED(status) => End::Signal(libc::WTERMSIG(status)),
+        true => End::Code(libc::WEXITSTATUS(status)),
+    };
+    let time = clock.elapsed();
+    let output = disk.output()?;
+    let output_full = output.len() >= OUTPUT_BYTES_MAX;
+    Ok(Outcome { end, output, output_full, time, resident_bytes })
+}
+
+/// Starts a checker on a disk; `traced` as [`super::place_of_death`] needs it. Whoever starts it waits for it.
+///
+/// # Errors
+/// If it cannot be started.
+pub(super) fn start(
+    command: &Command,
+    disk: &DiskFile,
+    limits: &Limits,
+    sandbox: &Sandbox,
+    traced: bool,
+) -> Result<(c_int, OwnedFd), RunError> {
     disk.rewind()?;
     let mut stack = vec![0_u8; STACK_BYTES];
     let mut context = Child {
@@ -183,9 +225,9 @@ pub(crate) fn spawn(
         record: disk.record_fd(),
         output: disk.output_fd(),
         input: disk.input_fd(),
+        traced,
         failed: (0, 0),
     };
-    let start = Instant::now();
     let mut pidfd: c_int = -1;
     // SAFETY: the stack is ours and large enough; the child runs on it until execve while this thread
     // waits (CLONE_VFORK). Stacks grow down and are aligned to 16 bytes.
@@ -210,23 +252,7 @@ pub(crate) fn spawn(
         );
         return Err(RunError { what, source: std::io::Error::from_raw_os_error(context.failed.1) });
     }
-    let in_time = ends(pid, &pidfd, limits.time * WALL_FACTOR)?;
-    if !in_time {
-        // SAFETY: the process is our child and has not been waited for: the number is its own.
-        unsafe { libc::kill(pid, libc::SIGKILL) };
-    }
-    let (status, resident_bytes) = wait(pid)?;
-    let over = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGXCPU;
-    let end = match in_time {
-        _ if over => End::Hang,
-        false => End::Hang,
-        true if libc::WIFSIGNALED(status) => End::Signal(libc::WTERMSIG(status)),
-        true => End::Code(libc::WEXITSTATUS(status)),
-    };
-    let time = start.elapsed();
-    let output = disk.output()?;
-    let output_full = output.len() >= OUTPUT_BYTES_MAX;
-    Ok(Outcome { end, output, output_full, time, resident_bytes })
+    Ok((pid, pidfd))
 }
 
 /// Waits until a checker ends; false if it hangs. Its processor time has a limit of its own, so whoever

@@ -85,33 +85,47 @@ pub(super) fn cases(subject: &Subject, texts: &[String], json: bool) -> Result<(
     Ok((ending, json!({"disk": subject.disk.name, "cases": values})))
 }
 
-/// Runs every finding of a campaign on another version of the checker, and says what differs.
+/// Runs the simplest case of every cause of a campaign on another version of the checker, and says what that
+/// does with it: the same, nothing wrong, or something else. As text and as JSON.
 pub(super) fn against(
     subject: &Subject,
     other: &Path,
     options: &SubjectOptions,
     state: &State,
-) -> Result<String> {
+) -> Result<(String, Value)> {
     let options = SubjectOptions { program: Some(other.to_owned()), ..options.clone() };
     let other = Subject::new(subject.checker.clone(), subject.disk.clone(), &options)?;
-    let mut text =
-        format!("\nagainst {} ({}):\n", other.program.display(), other.checker.version_line());
-    let (mut gone, mut same) = (0, 0);
+    let version = other.checker.version_line();
+    let mut text = format!("\nagainst {} ({version}):\n", other.program.display());
+    let (mut same, mut only_here, mut differs) = (0, Vec::new(), Vec::new());
     for (signature, cause) in &state.causes {
         let again = campaign::again(&other, &cause.case)?;
+        let case = cause.case.text();
         if again.signatures.contains(signature) {
             same += 1;
         } else if again.signatures.is_empty() {
-            gone += 1;
+            text.push_str(&format!("  only here: {case}: {signature}\n"));
+            only_here.push(json!({"case": case, "signature": signature}));
         } else {
-            text.push_str(&format!(
-                "  differs: {}: {} there, {} here\n",
-                cause.case.text(),
-                again.signatures.join("; "),
-                signature
-            ));
+            let there = again.signatures.join("; ");
+            text.push_str(&format!("  differs: {case}: {there} there, {signature} here\n"));
+            differs.push(json!({"case": case, "signature": signature, "there": again.signatures}));
         }
     }
-    text.push_str(&format!("  {same} the same, {gone} not there\n"));
-    Ok(text)
+    text.push_str(&format!(
+        "  {same} the same, {} only here, {} different\n",
+        only_here.len(),
+        differs.len()
+    ));
+    let program = other.program.display().to_string();
+    Ok((
+        text,
+        json!({
+            "program": program,
+            "version": version,
+            "same": same,
+            "only_here": only_here,
+            "differs": differs,
+        }),
+    ))
 }

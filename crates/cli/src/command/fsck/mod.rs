@@ -8,6 +8,7 @@ mod disks;
 mod explore;
 mod looker;
 mod maker;
+mod page;
 mod suites;
 mod tell;
 
@@ -179,13 +180,17 @@ fn test_subject(
         );
     }
     let ending = observer.finish(|run| tell::describe(run, &state, args))?;
-    fs::write(out.join("disk.html"), tell::page(subject, &state))
+    fs::write(out.join("disk.html"), page::page(subject, &state))
         .with_context(|| format!("cannot write to {}", out.display()))?;
-    let value = tell::json(subject, &state);
+    let mut value = tell::json(subject, &state);
     if !json {
         print(&tell::text(subject, &state))?;
-        if let Some(other) = &args.against {
-            print(&again::against(subject, other, &options(args), &state)?)?;
+    }
+    if let Some(other) = &args.against {
+        let (text, against) = again::against(subject, other, &options(args), &state)?;
+        value["against"] = against;
+        if !json {
+            print(&text)?;
         }
     }
     Ok((ending, value))
