@@ -1,6 +1,6 @@
 //! A campaign: all cases of a disk, on several threads, as a stream.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -380,13 +380,23 @@ impl Collector<'_> {
         for class in classes {
             *state.by_class.entry(class.name().to_owned()).or_default() += 1;
         }
+        // Two runs of a case may show the same: it is one case of that cause.
+        let mut counted = BTreeSet::new();
         for found in &done.judged.violations {
-            self.cause(found, &done, observer);
+            let signature = finding::signature(&self.subject.checker.name, found);
+            if counted.insert(signature.clone()) {
+                self.cause(signature, found, &done, observer);
+            }
         }
     }
 
-    fn cause(&mut self, found: &crate::runner::Found, done: &Done, observer: &mut dyn Observer) {
-        let signature = finding::signature(&self.subject.checker.name, found);
+    fn cause(
+        &mut self,
+        signature: String,
+        found: &crate::runner::Found,
+        done: &Done,
+        observer: &mut dyn Observer,
+    ) {
         let fresh = !self.state.causes.contains_key(&signature);
         let cause = self.state.causes.entry(signature.clone()).or_insert_with(|| Cause {
             class: found.class,

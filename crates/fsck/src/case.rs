@@ -11,17 +11,77 @@ pub struct Case {
     /// The field by name.
     pub field: String,
     /// The value that it is given.
+    #[serde(with = "wide")]
     pub value: u64,
     /// Whether the checksums over it are put right.
     pub sums_right: bool,
     /// The bytes that are written: place, bytes.
     pub writes: Vec<(u64, Vec<u8>)>,
     /// A second field with its value.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "wide_second")]
     pub second: Option<(String, u64)>,
     /// Whether a power failure left the disk so: then there may be a journal to replay, which is no repair.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub crashed: bool,
+}
+
+/// Values in files: TOML has no numbers beyond 63 bits, so larger ones are text.
+mod wide {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::map::parse_number;
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    pub(super) enum Written {
+        Number(u64),
+        Text(String),
+    }
+
+    impl Written {
+        pub(super) fn value<E: serde::de::Error>(self) -> Result<u64, E> {
+            match self {
+                Written::Number(value) => Ok(value),
+                Written::Text(text) => parse_number(&text, 8)
+                    .ok_or_else(|| E::custom(format!("{text:?} is no number"))),
+            }
+        }
+    }
+
+    pub(super) fn serialize<S: Serializer>(value: &u64, to: S) -> Result<S::Ok, S::Error> {
+        match i64::try_from(*value) {
+            Ok(number) => to.serialize_i64(number),
+            Err(_) => to.serialize_str(&format!("{value:#x}")),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+        Written::deserialize(from)?.value()
+    }
+}
+
+/// A second field: its value as in [`wide`], if there is one.
+mod wide_second {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::wide;
+
+    #[derive(Serialize)]
+    struct Value(#[serde(with = "wide")] u64);
+
+    pub(super) fn serialize<S: Serializer>(
+        second: &Option<(String, u64)>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        second.as_ref().map(|(field, value)| (field, Value(*value))).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<(String, u64)>, D::Error> {
+        let second = Option::<(String, wide::Written)>::deserialize(from)?;
+        second.map(|(field, value)| Ok((field, value.value()?))).transpose()
+    }
 }
 
 /// A corruption before it is made: fields by their index in the map.
@@ -282,6 +342,24 @@ mod tests {
             sampled: true,
         };
         Map { fields: vec![field("a", 0), field("a", 1), field("b", 2)], ..Map::default() }
+    }
+
+    #[test]
+    fn values_of_64_bits_are_written_to_every_sort_of_file_and_read_again() {
+        for value in [0, 7, i64::MAX as u64, u64::MAX] {
+            let case = Case {
+                field: "superblock.s_size".to_owned(),
+                value,
+                sums_right: true,
+                writes: vec![(8, vec![1, 2])],
+                second: Some(("superblock.s_bsize".to_owned(), value)),
+                crashed: false,
+            };
+            let text = toml::to_string(&case).expect("TOML");
+            assert_eq!(toml::from_str::<Case>(&text).expect("TOML"), case, "{text}");
+            let text = serde_json::to_string(&case).expect("JSON");
+            assert_eq!(serde_json::from_str::<Case>(&text).expect("JSON"), case, "{text}");
+        }
     }
 
     #[test]

@@ -266,6 +266,17 @@ impl Checker {
         })
     }
 
+    /// The same checker, called in another way when it repairs; `{}` is the disk.
+    pub fn repairing_with(mut self, words: &[&str]) -> Checker {
+        self.repair = words.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    /// The variables of its environment.
+    pub fn environment(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.env.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// The first line with a version that the program prints.
     pub fn version_line(&self) -> String {
         let Ok(path) = self.path() else { return "not installed".to_owned() };

@@ -403,7 +403,8 @@ pub(crate) fn not_hit(
 }
 
 /// What a run says by its exit code. Where the code leaves open whether errors were repaired, a run that wrote
-/// nothing has repaired nothing.
+/// nothing has repaired nothing. A run that printed without end ran into a limit of ours, and what it made of
+/// that is not held against it.
 pub(crate) fn says(
     checker: &Checker,
     outcome: &Outcome,
@@ -411,6 +412,9 @@ pub(crate) fn says(
     wrote: bool,
 ) -> Option<Says> {
     let End::Code(code) = outcome.end else { return None };
+    if outcome.output_full {
+        return None;
+    }
     match checker.says(code, repairing) {
         Says::RepairedOrLeft if !wrote => Some(Says::Left),
         says => Some(says),
@@ -481,6 +485,16 @@ mod tests {
         assert!(is_said_to_be_fine(&[written(), clean()]));
         assert!(!is_said_to_be_fine(&[written(), left()]));
         assert!(!is_said_to_be_fine(&[left(), left()]));
+    }
+
+    #[test]
+    fn the_exit_code_of_a_run_that_met_our_limit_of_output_is_not_judged() {
+        let minix = Checker::named("fsck.minix").unwrap();
+        let mut full = run(1, Says::Clean, 0);
+        full.outcome.output_full = true;
+        full.says = says(&minix, &full.outcome, true, false);
+        assert_eq!(full.says, None);
+        assert_eq!(classes(run(4, Says::Left, 0), vec![full]), [Class::Output]);
     }
 
     #[test]

@@ -188,7 +188,10 @@ fn objects(root: &Path) -> (Objects, Vec<String>) {
             }
         }
         match object(&path, &data) {
-            Ok(object) => drop(objects.insert(shown, object)),
+            Ok((object, errors)) => {
+                unreadable.extend(errors.iter().map(|error| format!("{shown}: {error}")));
+                objects.insert(shown, object);
+            }
             Err(error) => unreadable.push(format!("{shown}: {error}")),
         }
         if objects.len() + unreadable.len() > OBJECTS_MAX {
@@ -199,7 +202,8 @@ fn objects(root: &Path) -> (Objects, Vec<String>) {
     (Objects { objects }, unreadable)
 }
 
-fn object(path: &Path, data: &fs::Metadata) -> io::Result<Object> {
+/// What a user sees of an object, and which of its attributes cannot be read.
+fn object(path: &Path, data: &fs::Metadata) -> io::Result<(Object, Vec<String>)> {
     let kind = data.file_type();
     let (name, content) = if kind.is_dir() {
         ("directory", 0)
@@ -216,7 +220,9 @@ fn object(path: &Path, data: &fs::Metadata) -> io::Result<Object> {
     };
     // Size and links of a directory follow from what is in it.
     let plain = |value: u64| if kind.is_dir() { 0 } else { value };
-    Ok(Object {
+    let (xattrs, errors) =
+        if kind.is_symlink() { (Vec::new(), Vec::new()) } else { attributes(path) };
+    let object = Object {
         kind: name.to_owned(),
         inode: data.ino(),
         permissions: (data.mode() & 0o7777) as u16,
@@ -224,8 +230,9 @@ fn object(path: &Path, data: &fs::Metadata) -> io::Result<Object> {
         links: plain(data.nlink()) as u32,
         size: plain(data.len()),
         content,
-        xattrs: if kind.is_symlink() { Vec::new() } else { attributes(path) },
-    })
+        xattrs,
+    };
+    Ok((object, errors))
 }
 
 /// A sum of what a file holds.
@@ -240,22 +247,31 @@ fn content(path: &Path, bytes: u64) -> io::Result<u128> {
     Ok(XxHash3_128::oneshot(&held))
 }
 
-/// The attributes of an object that a user may set.
-fn attributes(path: &Path) -> Vec<(String, u128)> {
-    let mut names = vec![0; 4096];
-    let Ok(bytes) = rustix::fs::llistxattr(path, &mut names) else { return Vec::new() };
-    let mut out = Vec::new();
+/// The attributes of an object that a user may set, and errors of those that cannot be read.
+fn attributes(path: &Path) -> (Vec<(String, u128)>, Vec<String>) {
+    let (mut out, mut errors) = (Vec::new(), Vec::new());
+    let mut names = vec![0; 65536];
+    let bytes = match rustix::fs::llistxattr(path, &mut names) {
+        Ok(bytes) => bytes,
+        Err(rustix::io::Errno::NOTSUP) => 0,
+        Err(error) => {
+            errors.push(format!("its attributes: {error}"));
+            0
+        }
+    };
     for name in names[..bytes].split(|byte| *byte == 0) {
         let name = String::from_utf8_lossy(name).into_owned();
         if !name.starts_with("user.") {
             continue;
         }
         let mut value = vec![0; 65536];
-        let read = rustix::fs::lgetxattr(path, name.as_str(), &mut value).unwrap_or(0);
-        out.push((name, XxHash3_128::oneshot(&value[..read])));
+        match rustix::fs::lgetxattr(path, name.as_str(), &mut value) {
+            Ok(read) => out.push((name, XxHash3_128::oneshot(&value[..read]))),
+            Err(error) => errors.push(format!("attribute {name}: {error}")),
+        }
     }
     out.sort();
-    out
+    (out, errors)
 }
 
 /// What the kernel reports, since it was last asked.

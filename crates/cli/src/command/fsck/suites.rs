@@ -109,9 +109,9 @@ pub(super) fn test(
     Ok(worst)
 }
 
-fn instrumented(program: &Path, disk: &str) -> Result<Subject> {
+fn instrumented(checker: Checker, program: &Path, disk: &str) -> Result<Subject> {
     let options = SubjectOptions { program: Some(program.to_owned()), ..SubjectOptions::default() };
-    Ok(Subject::new(Checker::named("e2fsck")?, open_disk(disk)?, &options)?)
+    Ok(Subject::new(checker, open_disk(disk)?, &options)?)
 }
 
 /// Compares the branches of a suite with those of our cases.
@@ -119,8 +119,9 @@ pub(super) fn coverage(args: &CoverageArgs, json: bool) -> Result<Ending> {
     let mut own = BTreeSet::new();
     let choice = fathom_fsck::Choice::default();
     let mut subjects = Vec::new();
-    for disk in &Checker::named("e2fsck")?.disks {
-        let subject = instrumented(&args.program, disk)?;
+    let checker = Checker::named("e2fsck")?;
+    for disk in &checker.disks {
+        let subject = instrumented(checker.clone(), &args.program, disk)?;
         own.extend(edges_of_cases(&subject, &choice, args.cases)?);
         subjects.push(subject);
     }
@@ -173,7 +174,10 @@ pub(super) fn coverage(args: &CoverageArgs, json: bool) -> Result<Ending> {
 
 /// Writes the smallest suite.
 pub(super) fn write(args: &SuiteArgs, json: bool) -> Result<Ending> {
-    let subject = instrumented(&args.program, &args.disk)?;
+    // As e2fsprogs' own tests call it: what it prints names the image as they do.
+    let checker = Checker::named("e2fsck")?;
+    let checker = checker.repairing_with(&["-yf", "-N", "test_filesys", "{}"]);
+    let subject = instrumented(checker, &args.program, &args.disk)?;
     let (chosen, edges) = choose(&subject, &fathom_fsck::Choice::default(), args.cases)?;
     if edges == 0 {
         bail!(
@@ -201,7 +205,10 @@ pub(super) fn write(args: &SuiteArgs, json: bool) -> Result<Ending> {
     Ok(Ending::Clean)
 }
 
-/// One test, as e2fsprogs lays them out: what it is about, a packed image, what two runs say.
+/// The name under which a checker finds its disk.
+const DISK_PATH: &str = "/proc/self/fd/100";
+
+/// One test, as e2fsprogs lays them out: what it is about, a packed image, a script, what two runs say.
 fn write_test(dir: &Path, subject: &Subject, chosen: &Chosen) -> Result<()> {
     fs::create_dir_all(dir)?;
     fs::write(dir.join("name"), format!("{}\n", chosen.case.text()))?;
@@ -219,19 +226,80 @@ fn write_test(dir: &Path, subject: &Subject, chosen: &Chosen) -> Result<()> {
     if !child.wait()?.success() {
         bail!("gzip failed");
     }
+    fs::write(dir.join("script"), script(&subject.checker))?;
+    let program = subject.program.display().to_string();
     for (index, (end, output)) in chosen.runs.iter().enumerate() {
-        // Their own filter takes the name of the image and the line with the version out.
-        let lines = output.lines().filter(|line| !line.starts_with("e2fsck 1."));
-        let text: String = lines.map(|line| format!("{}\n", renamed(line))).collect();
-        fs::write(
-            dir.join(format!("expect.{}", index + 1)),
-            format!("{text}Exit status is {end}\n"),
-        )?;
+        let text = expected(output, &program);
+        let text = format!("{text}Exit status is {end}\n");
+        fs::write(dir.join(format!("expect.{}", index + 1)), text)?;
     }
     Ok(())
 }
 
-/// A line with the name that e2fsprogs' tests give to every image.
-fn renamed(line: &str) -> String {
-    line.replace("/proc/self/fd/100", "test_filesys")
+/// The script of a test: that of all their tests, at the time of our runs.
+fn script(checker: &Checker) -> String {
+    let times = checker.environment().filter(|(name, _)| name.ends_with("TIME"));
+    let times: Vec<(&str, &str)> = times.collect();
+    let mut text = String::new();
+    for (name, value) in &times {
+        text.push_str(&format!("{name}={value}\nexport {name}\n"));
+    }
+    text.push_str("\n. $cmd_dir/run_e2fsck\n\n");
+    for (name, _) in &times {
+        text.push_str(&format!("unset {name}\n"));
+    }
+    text
+}
+
+/// What a run prints as e2fsprogs' tests see it: its name and that of the image are theirs, and their filter
+/// (`tests/filter.sed`) has taken out and renamed what differs from one machine to another.
+fn expected(output: &str, program: &str) -> String {
+    let gone = ["e2fsck 1.", "Suggestion:", "JFS DEBUG:", "Checksum:", "  Checksum "];
+    let mut text = String::new();
+    for line in output.lines() {
+        let has = |words: &str| line.contains(words);
+        if gone.iter().any(|head| line.starts_with(head))
+            || has("automatically checked")
+            || has("whichever comes first")
+        {
+            continue;
+        }
+        let line = line.replace(program, "../e2fsck/e2fsck");
+        let line = renamed_after(&line, "while trying to open ");
+        let line = renamed_after(&line, "he filesystem on ");
+        text.push_str(&line.replace(DISK_PATH, "test_filesys"));
+        text.push('\n');
+    }
+    text
+}
+
+/// A line in which the word behind some others is the name that their filter gives to an image.
+fn renamed_after(line: &str, head: &str) -> String {
+    let Some(at) = line.find(head) else { return line.to_owned() };
+    let (before, after) = line.split_at(at + head.len());
+    let rest = after.find(' ').map_or("", |end| &after[end..]);
+    format!("{before}test.img{rest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_are_as_e2fsprogs_tests_expect_them() {
+        let output = "e2fsck 1.47.0 (5-Feb-2023)\n/x/e2fsck: Bad magic number in super-block while trying to open \
+                      /proc/self/fd/100\n/proc/self/fd/100: ***** FILE SYSTEM WAS MODIFIED *****\n";
+        assert_eq!(
+            expected(output, "/x/e2fsck"),
+            "../e2fsck/e2fsck: Bad magic number in super-block while trying to open test.img\n\
+             test_filesys: ***** FILE SYSTEM WAS MODIFIED *****\n"
+        );
+    }
+
+    #[test]
+    fn a_test_runs_at_the_time_of_our_runs() {
+        let text = script(&Checker::named("e2fsck").unwrap());
+        assert!(text.contains("E2FSCK_TIME=1700000000\nexport E2FSCK_TIME"), "{text}");
+        assert!(text.contains(". $cmd_dir/run_e2fsck") && !text.contains("LC_ALL"), "{text}");
+    }
 }
