@@ -48,8 +48,8 @@ fn killed_campaigns_leave_nothing() {
         let temporary = tempfile::tempdir().expect("a directory");
         let out = tempfile::tempdir().expect("a directory");
         let mark = Mark::new();
-        // The fields of the journal's inode make e2fsck run for ever, others are quick.
-        let field = if run % 2 == 0 { "inode[8].i_block[14]" } else { "superblock" };
+        // The last pointers of inodes, the journal's among them, make e2fsck run for ever; others are quick.
+        let field = if run % 2 == 0 { "i_block[14]" } else { "superblock" };
         let args = ["--json", "fsck", "e2fsck", "--disk", "ext4", "--field", field, "--program"];
         let mut command = common::command(&args, Path::new("."));
         mark.put(&mut command);

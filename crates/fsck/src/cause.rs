@@ -88,6 +88,18 @@ fn without_numbers(line: &str) -> String {
     let mut index = 0;
     while index < bytes.len() {
         let c = bytes[index];
+        // A word of hexadecimal digits that begins with a decimal one is a number, too: "6e20".
+        let begins = index == 0 || !bytes[index - 1].is_alphanumeric();
+        let word = bytes[index..].iter().take_while(|c| c.is_alphanumeric()).count();
+        if begins
+            && c.is_ascii_digit()
+            && bytes[index..index + word].iter().all(char::is_ascii_hexdigit)
+        {
+            out.push('N');
+            index += word;
+            number = true;
+            continue;
+        }
         let is_hex = c == '0' && bytes.get(index + 1) == Some(&'x');
         if c.is_ascii_digit() {
             if !number {
@@ -167,6 +179,10 @@ mod tests {
         let output = b"e2fsck 1.47.0\nPass 1: Checking\nInode 12, i_blocks is 0x1f, should be 4.  Fix? yes\n\n";
         assert_eq!(shape(output), "Inode N, i_blocks is N, should be N.  Fix? yes");
         assert_eq!(shape(b""), "");
+        assert_eq!(
+            shape(b"ERROR: /d2: unknown entry type 0x86 at 6e20 at 1. 4 of f2fs, 12 KiB"),
+            "ERROR: /dN: unknown entry type N at N at N. N of fNfs, N KiB"
+        );
     }
 
     #[test]

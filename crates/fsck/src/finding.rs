@@ -165,8 +165,13 @@ fn script(subject: &Subject, cause: &Cause) -> String {
     }
     let command = |args: &[String]| {
         let args: Vec<String> = args.iter().map(|word| word.replace("{}", "\"$disk\"")).collect();
+        // Some checkers ask before they repair, whatever their arguments say.
+        let answer = match subject.checker.input.trim_end() {
+            "" => String::new(),
+            answer => format!("echo '{answer}' | "),
+        };
         format!(
-            "timeout {} {} {}",
+            "{answer}timeout {} {} {}",
             subject.limits.time.as_secs().max(1),
             subject.checker.program,
             args.join(" ")

@@ -244,6 +244,8 @@ fn script(checker: &Checker) -> String {
     for (name, value) in &times {
         text.push_str(&format!("{name}={value}\nexport {name}\n"));
     }
+    // A few messages name the file of the image, which is another one each time.
+    text.push_str("AFTER_CMD='sed -i -e \"s;$TMPFILE;test_filesys;\" $OUT1 $OUT2'\n");
     text.push_str("\n. $cmd_dir/run_e2fsck\n\n");
     for (name, _) in &times {
         text.push_str(&format!("unset {name}\n"));
