@@ -22,7 +22,7 @@ pub struct KernelReport {
 const LINES_MAX: usize = 200;
 
 /// Functions that report, which are never the place of a fault.
-const REPORTING: [&str; 26] = [
+const REPORTING: [&str; 28] = [
     "show_stack",
     "dump_stack",
     "dump_stack_lvl",
@@ -49,6 +49,8 @@ const REPORTING: [&str; 26] = [
     "segv",
     "segv_handler",
     "sig_handler_common",
+    "assfail",
+    "asswarn",
 ];
 
 /// Ends of a report.
@@ -65,8 +67,10 @@ pub fn read(console: &str) -> Option<KernelReport> {
             break;
         }
     }
-    let stack = stack(&report);
-    let title = title(kind, lines[at], &stack);
+    // Lockdep first shows how the locks were taken before: who takes them now is at the end.
+    let own = report.iter().position(|line| line == "stack backtrace:").unwrap_or(0);
+    let stack = stack(&report[own..]);
+    let title = title(kind, &report, &stack);
     Some(KernelReport { kind, title, stack, lines: report })
 }
 
@@ -117,7 +121,9 @@ fn kind_of(line: &str) -> Option<ReportKind> {
         () if is("UBSAN:") => ReportKind::Ubsan,
         () if lockdep.iter().any(|text| is(text)) => ReportKind::Lockdep,
         () if is("blocked for more than") && is("INFO: task") => ReportKind::HungTask,
-        () if is("kernel BUG at") => ReportKind::Bug,
+        () if is("kernel BUG at") || is("BUG: failure at") => ReportKind::Bug,
+        // XFS and btrfs name what does not hold, and stop after that.
+        () if is("ssertion failed: ") => ReportKind::Bug,
         () if line.starts_with("WARNING: ") && is(" at ") => ReportKind::Warning,
         () if is("Kernel mode fault at") || line.starts_with("BUG: ") || is("Oops:") => {
             ReportKind::Oops
@@ -162,7 +168,19 @@ fn call_of(stack: &[String]) -> Option<String> {
     stack.iter().find_map(name).filter(|name| name != "exit_group")
 }
 
-fn title(kind: ReportKind, line: &str, stack: &[String]) -> String {
+/// The lock that a task wants and where, of "(&oi->ip_alloc_sem){++++}-{3:3}, at: ocfs2_x+0x11b/0x967".
+/// Numbers that tell locks of one name apart depend on what was used before.
+fn wanted_lock(report: &[String]) -> Option<String> {
+    let at = report.iter().position(|line| line.ends_with("is trying to acquire lock:"))?;
+    let (lock, place) = report.get(at + 1)?.split_once("at: ")?;
+    let name = lock.split_once('(')?.1.split_once("){")?.0;
+    let name = name.split(['#', '/']).next().unwrap_or(name);
+    let function = place.split('+').next().unwrap_or(place);
+    Some(format!(" of {name} in {}", plain(function)))
+}
+
+fn title(kind: ReportKind, report: &[String], stack: &[String]) -> String {
+    let line = report[0].as_str();
     let place = stack.first().map(|name| format!(" in {name}")).unwrap_or_default();
     let after = |mark: &str| line.split_once(mark).map_or("", |(_, rest)| rest.trim());
     let what = match kind {
@@ -177,6 +195,7 @@ fn title(kind: ReportKind, line: &str, stack: &[String]) -> String {
         }
         ReportKind::Lockdep => {
             let text = line.trim_start_matches("WARNING: ").trim_start_matches("INFO: ");
+            let place = wanted_lock(report).unwrap_or(place);
             format!("lockdep: {}{place}", text.trim_end_matches(" detected"))
         }
         ReportKind::HungTask => {
@@ -185,7 +204,14 @@ fn title(kind: ReportKind, line: &str, stack: &[String]) -> String {
             let place = place.map(|name| format!(" in {name}")).unwrap_or_default();
             format!("a task waits for ever{place}")
         }
-        ReportKind::Bug => format!("BUG at {}{place}", file_of(after("kernel BUG at"))),
+        ReportKind::Bug => match after("ssertion failed: ") {
+            "" => format!("BUG at {}{place}", file_of(after(" at "))),
+            // "new_size <= XFS_ISIZE(ip), file: fs/xfs/…", "ret == 0, in fs/btrfs/…".
+            text => {
+                let end = [", file:", ", in "].iter().filter_map(|mark| text.find(mark)).min();
+                format!("assertion failed: {}{place}", &text[..end.unwrap_or(text.len())])
+            }
+        },
         ReportKind::Warning => format!("WARNING at {}{place}", file_of(after(" at "))),
         ReportKind::Oops => format!("bad access to memory{place}"),
         ReportKind::Panic => {
@@ -243,6 +269,15 @@ mod tests {
                 "kernel BUG at fs/btrfs/tree.c:77!\n [<6004f3a2>] btrfs_y+0x1/0x2\n [<1>] sys_rename+0x1/0x2\n",
                 "BUG at fs/btrfs/tree.c in btrfs_y, reached from rename",
             ),
+            (
+                "XFS: Assertion failed: new_size <= XFS_ISIZE(ip), file: fs/xfs/xfs_inode.c, line: 1028\n\
+                 BUG: failure at fs/xfs/xfs_message.c:102/assfail()!\n [<6>] assfail+0x1/0x2\n [<6>] xfs_z+0x1/0x2\n",
+                "assertion failed: new_size <= XFS_ISIZE(ip) in xfs_z",
+            ),
+            (
+                "BUG: failure at fs/jfs/jfs_txnmgr.c:77/txEnd()!\n [<6>] txEnd+0x1/0x2\n",
+                "BUG at fs/jfs/jfs_txnmgr.c in txEnd",
+            ),
             ("Kernel mode fault at addr 0x18, ip 0x60123456\n", "bad access to memory"),
             (
                 "Kernel panic - not syncing: sysrq triggered crash\n [<6>] sysrq_handle_crash+0x1/0x2\n [<6>] sys_write+0x1/0x2\n",
@@ -261,10 +296,26 @@ mod tests {
                 "lockdep: possible circular locking dependency in ext4_z",
             ),
         ];
+        let circular = "[    6.0] WARNING: possible circular locking dependency detected\n\
+            [    6.0] fathom/61 is trying to acquire lock:\n\
+            [    6.0] 000000006ec02258 (&oi->ip_alloc_sem#3){++++}-{3:3}, at: ocfs2_xattr_set+0x11b/0x967\n\
+            [    6.0] but task is already holding lock:\n\
+            [    6.0] 000000006e0988e0 (jbd2_handle){++++}-{0:0}, at: start_this_handle+0x119b/0x13af\n\
+            [    6.0] -> #2 (jbd2_handle){++++}-{0:0}:\n\
+            [    6.0]        save_stack_trace+0x99/0xb3\n\
+            [    6.0]        sys_unlinkat+0x51/0x58\n\
+            [    6.0] stack backtrace:\n\
+            [    6.0]  [<60030fca>] show_stack+0x184/0x193\n\
+            [    6.0]  [<60145d3d>] ocfs2_mknod+0x1c2/0x700\n\
+            [    6.0]  [<60145d3d>] sys_openat+0x1c2/0x700\n";
+        let report = read(circular).unwrap();
+        let expected = "lockdep: possible circular locking dependency of &oi->ip_alloc_sem in ocfs2_xattr_set, reached from openat";
+        assert_eq!(report.title, expected);
+        assert_eq!(report.stack, ["ocfs2_mknod", "sys_openat"]);
         for (console, title) in titles {
             assert_eq!(read(console).map(|report| report.title).as_deref(), Some(title));
         }
-        assert!(is_survivable(titles[6].0) && !is_survivable(titles[0].0));
+        assert!(is_survivable(titles[8].0) && !is_survivable(titles[0].0));
         assert_eq!(read("EXT4-fs (loop0): mounted filesystem\n"), None);
         assert!(is_out_of_memory("Out of memory: Killed process 12 (fathom)"));
         assert!(is_out_of_mappings(

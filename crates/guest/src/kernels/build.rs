@@ -20,7 +20,7 @@ use super::{configuration, debian, tools};
 use crate::kernel::{Kernel, probe};
 
 /// Files that are compiled for a kernel, about: 6.12 with all our file systems.
-const FILES_ABOUT: u64 = 2600;
+const FILES_ABOUT: u64 = 2000;
 
 /// Space for sources (1.6 GiB) and objects.
 const SPACE_MIB: u64 = 3072;
