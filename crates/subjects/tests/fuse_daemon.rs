@@ -176,8 +176,9 @@ fn a_call_that_does_not_return_can_be_ended() {
     let command = format!("{} {{state}} {{mnt}}", program.display());
     let Some(mut subject) = subject(test, "/usr/bin/bindfs", &command) else { return };
     let rescue = subject.unblock().unwrap();
-    let stopper =
-        Command::new("sh").args(["-c", "kill -STOP $(pidof bindfs-stop)"]).status().unwrap();
+    // The process that started it may be one of those that are named, and end before it is stopped.
+    let stop = "until kill -STOP $(pidof bindfs-stop); do sleep 0.01; done";
+    let stopper = Command::new("timeout").args(["10", "sh", "-c", stop]).status().unwrap();
     assert!(stopper.success());
     let saviour = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(300));

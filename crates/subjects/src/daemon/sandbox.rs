@@ -41,6 +41,38 @@ fn limit(of: &AtomicU64) -> Duration {
     Duration::from_millis(of.load(Ordering::Relaxed))
 }
 
+/// Waits a millisecond at a time, and counts only time in which we were running: while a machine is
+/// suspended, or has no time for us, it has none for the daemon either.
+struct Patience {
+    left: Duration,
+    last_look: Instant,
+}
+
+impl Patience {
+    /// A longer pause between two looks is not the daemon's.
+    const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+    fn new(limit: Duration) -> Patience {
+        Patience { left: limit, last_look: Instant::now() }
+    }
+
+    /// Whether it has ended.
+    fn has_ended(&self) -> bool {
+        self.left.is_zero()
+    }
+
+    fn wait(&mut self) {
+        std::thread::sleep(Duration::from_millis(1));
+        self.look(Instant::now());
+    }
+
+    fn look(&mut self, now: Instant) {
+        let pause = now.duration_since(self.last_look).min(Self::PAUSE_MAX);
+        self.left = self.left.saturating_sub(pause);
+        self.last_look = now;
+    }
+}
+
 /// How long a daemon may take to end after its connection has.
 const ENDS_WITHIN: Duration = Duration::from_millis(500);
 
@@ -143,12 +175,12 @@ impl DaemonSandbox {
             Some(first) => pidfd_send_signal(&first.handle, Signal::TERM),
             None => return Ok(()),
         };
-        let deadline = Instant::now() + limit(&STOP_WITHIN);
-        while asked.is_ok() && Instant::now() < deadline {
+        let mut patience = Patience::new(limit(&STOP_WITHIN));
+        while asked.is_ok() && !patience.has_ended() {
             if self.has_ended() {
                 return Ok(());
             }
-            std::thread::sleep(Duration::from_millis(1));
+            patience.wait();
         }
         let output = self.output();
         self.kill();
@@ -254,7 +286,7 @@ impl DaemonSandbox {
 
     /// Looks through the eyes of the first process until something is mounted.
     fn wait_for_mount(&mut self, process: libc::pid_t) -> Result<OwnedFd, SubjectError> {
-        let deadline = Instant::now() + limit(&START_WITHIN);
+        let mut patience = Patience::new(limit(&START_WITHIN));
         let mut output = {
             let first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
             let first = first.as_ref().expect("it has just been started");
@@ -268,14 +300,16 @@ impl DaemonSandbox {
                 let said = read_output(&mut output);
                 return Err(SubjectError::Daemon(format!("it ended before it had mounted{said}")));
             }
-            if Instant::now() > deadline {
+            if patience.has_ended() {
                 let (seconds, said) = (limit(&START_WITHIN).as_secs(), read_output(&mut output));
+                let processes = processes_from(process).join(", ");
                 let message = format!(
-                    "it had not mounted after {seconds} s (--start-within gives it more){said}"
+                    "it had not mounted after {seconds} s (--start-within gives it more){said}; \
+                     its processes: {processes}"
                 );
                 return Err(SubjectError::Daemon(message));
             }
-            std::thread::sleep(Duration::from_millis(1));
+            patience.wait();
         }
     }
 
@@ -321,6 +355,22 @@ fn read_output(output: &mut File) -> String {
         (Ok(_), text) => format!("; it printed: {text}"),
         (Err(_), _) => String::new(),
     }
+}
+
+/// A process and those that it has started, each with its name, its state and where in the kernel it waits
+/// (proc(5)): what a daemon does that should have done something else by now.
+fn processes_from(process: libc::pid_t) -> Vec<String> {
+    let read = |name: &str| {
+        let text = std::fs::read_to_string(format!("/proc/{process}/{name}")).unwrap_or_default();
+        text.trim().to_owned()
+    };
+    let status = read("status");
+    let state = status.lines().find_map(|line| line.strip_prefix("State:")).unwrap_or("gone");
+    let mut found = vec![format!("{} ({}, {})", read("comm"), state.trim(), read("wchan"))];
+    let children = read(&format!("task/{process}/children"));
+    let children = children.split_whitespace().filter_map(|child| child.parse().ok());
+    found.extend(children.flat_map(processes_from));
+    found
 }
 
 /// The root of what is mounted at `path`, if it is not just a directory of `above`. Asks nothing of
@@ -481,5 +531,24 @@ unsafe fn fail(what: &CStr) -> ! {
         libc::write(2, c"errno ".as_ptr().cast(), 6);
         libc::write(2, digits.as_ptr().cast(), digits.len());
         libc::_exit(NO_ROOM)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_of_the_machine_is_not_the_daemons() {
+        let mut patience = Patience::new(Duration::from_secs(2));
+        let begin = patience.last_look;
+        patience.look(begin + Duration::from_secs(60));
+        assert_eq!(patience.left, Duration::from_millis(1900));
+        let seconds = (1..=1900).map(|tick| Duration::from_secs(60) + Duration::from_millis(tick));
+        for (tick, at) in seconds.enumerate() {
+            assert!(!patience.has_ended(), "after {tick} looks");
+            patience.look(begin + at);
+        }
+        assert!(patience.has_ended());
     }
 }
