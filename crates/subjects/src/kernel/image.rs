@@ -6,7 +6,6 @@
 //! frozen, while the image is read, and nothing may be mounted while it is written.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
@@ -52,8 +51,11 @@ pub(super) struct Page {
 impl Page {
     /// A page with these bytes, which must be those of a whole block.
     pub(super) fn new(bytes: &[u8]) -> Page {
-        let digest = Digest::of(DOMAIN_BLOCK, bytes);
-        Page { digest, bytes: bytes.try_into().expect("a whole block") }
+        Page { digest: Page::digest_of(bytes), bytes: bytes.try_into().expect("a whole block") }
+    }
+
+    fn digest_of(bytes: &[u8]) -> Digest {
+        Digest::of(DOMAIN_BLOCK, bytes)
     }
 
     pub(super) fn digest(&self) -> Digest {
@@ -65,8 +67,25 @@ impl Page {
     }
 }
 
-/// The blocks that differ from the first state, in ascending order of their numbers.
-pub(super) type Changes = Vec<(u32, Block)>;
+/// The blocks that differ from the first state, in ascending order of their numbers, each by the digest of
+/// its page; `None` is zeros.
+pub(super) type Changes = Vec<(u32, Option<Digest>)>;
+
+/// Who keeps the pages of states.
+pub(super) trait Pages {
+    /// Takes a page for one more state.
+    fn hold(&mut self, page: &Arc<Page>) -> io::Result<()>;
+
+    /// Gives back what it holds.
+    fn load(&self, digest: &Digest) -> io::Result<Arc<Page>>;
+
+    /// The same, if it need not be read from a file.
+    fn in_memory(&self, digest: &Digest) -> Option<Arc<Page>>;
+}
+
+/// As many pages of the last state are remembered. A state can be much larger (a file system with a log writes
+/// to all of its disk), and in a guest every page may be one of the mappings that its host allows.
+const LAST_PAGES_MAX: usize = 4096;
 
 /// Keeps the hashes of blocks apart from all others.
 const DOMAIN_BLOCK: u64 = 0xb10c;
@@ -77,25 +96,24 @@ static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 pub(super) struct Image {
     memory: OwnedFd,
     pristine: Vec<Block>,
-    /// How it differed from the beginning when it was last read or rewritten. Most blocks are still the same
-    /// when it is read again, and are not copied and hashed once more.
-    last: Changes,
+    /// How it differed from the beginning when it was last read or rewritten, or the first part of it. Most
+    /// blocks are still the same when it is read again, and are not copied and hashed once more.
+    last: Vec<(u32, Block)>,
     chunk: Box<[u8]>,
 }
 
-/// A state, asked for its blocks in ascending order.
-struct State<'a> {
-    pristine: &'a [Block],
-    changes: std::slice::Iter<'a, (u32, Block)>,
+/// How a state differs from the first one, asked for its blocks in ascending order.
+struct State<'a, T> {
+    changes: std::slice::Iter<'a, (u32, T)>,
 }
 
-impl<'a> State<'a> {
-    fn new(pristine: &'a [Block], changes: &'a [(u32, Block)]) -> State<'a> {
-        State { pristine, changes: changes.iter() }
+impl<'a, T> State<'a, T> {
+    fn new(changes: &'a [(u32, T)]) -> State<'a, T> {
+        State { changes: changes.iter() }
     }
 
     /// What a block holds if that is not what it held in the beginning.
-    fn changed(&mut self, index: usize) -> Option<&'a Block> {
+    fn changed(&mut self, index: usize) -> Option<&'a T> {
         loop {
             let (at, block) = self.changes.as_slice().first()?;
             match (*at as usize).cmp(&index) {
@@ -104,11 +122,6 @@ impl<'a> State<'a> {
                 Ordering::Greater => return None,
             }
         }
-    }
-
-    /// What a block holds.
-    fn block(&mut self, index: usize) -> &'a Block {
-        self.changed(index).unwrap_or(&self.pristine[index])
     }
 }
 
@@ -157,24 +170,23 @@ impl Image {
     /// What the disk holds now is what [`Image::changes`] are changes of. Zeros that were written (most of an
     /// empty journal) become holes, which no later scan has to read.
     pub(super) fn settle(&mut self) -> io::Result<()> {
-        let mut blocks = std::mem::take(&mut self.pristine);
-        blocks.fill(None);
-        self.last.clear();
-        let mut writer = Writer::new(self.memory.try_clone()?);
-        let done = self.scan(|part| {
+        let size = self.bytes();
+        let Image { memory, pristine, last, chunk } = self;
+        pristine.fill(None);
+        last.clear();
+        let mut writer = Writer::new(memory);
+        scan(memory, size, chunk, |part| {
             if let Part::Data(first, bytes) = part {
                 for (index, block) in (first..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
-                    blocks[index] = as_block(block);
-                    if blocks[index].is_none() {
+                    pristine[index] = as_block(block);
+                    if pristine[index].is_none() {
                         writer.put(index, &None)?;
                     }
                 }
             }
             Ok(())
-        });
-        let done = done.and_then(|()| writer.flush());
-        self.pristine = blocks;
-        done
+        })?;
+        writer.flush()
     }
 
     /// The memory.
@@ -187,110 +199,145 @@ impl Image {
         self.pristine.len() * BLOCK_BYTES
     }
 
-    /// The blocks that are not as in the beginning, in ascending order.
-    pub(super) fn changes(&mut self) -> io::Result<Changes> {
-        let (pristine, last) = (std::mem::take(&mut self.pristine), std::mem::take(&mut self.last));
-        let mut before = State::new(&pristine, &last);
-        let mut changes = Vec::with_capacity(last.len());
-        let done = self.scan(|part| {
-            match part {
-                Part::Data(first, bytes) => {
-                    for (index, block) in (first..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
-                        match before.changed(index) {
-                            Some(known) if block == content(known) => {
-                                changes.push((index as u32, known.clone()));
-                            }
-                            _ if block == content(&pristine[index]) => {}
-                            _ => changes.push((index as u32, as_block(block))),
-                        }
-                    }
-                }
-                Part::Hole(start, end) => {
-                    let lost = (start..end).filter(|index| pristine[*index].is_some());
-                    changes.extend(lost.map(|index| (index as u32, None)));
-                }
+    /// The blocks that are not as in the beginning, in ascending order. Their pages are handed over one by one.
+    pub(super) fn changes(&mut self, pages: &mut impl Pages) -> io::Result<Changes> {
+        let size = self.bytes();
+        let Image { memory, pristine, last, chunk } = self;
+        let mut before = State::new(last);
+        let (mut changes, mut now) = (Changes::with_capacity(last.len()), Vec::new());
+        let mut changed = |index: usize, block: Block| {
+            if let Some(page) = &block {
+                pages.hold(page)?;
+            }
+            changes.push((index as u32, block.as_ref().map(|page| page.digest())));
+            if now.len() < LAST_PAGES_MAX {
+                now.push((index as u32, block));
             }
             Ok(())
-        });
-        self.pristine = pristine;
-        done?;
-        self.last.clone_from(&changes);
+        };
+        scan(memory, size, chunk, |part| match part {
+            Part::Data(first, bytes) => {
+                let mut blocks = (first..).zip(bytes.chunks_exact(BLOCK_BYTES));
+                blocks.try_for_each(|(index, block)| match before.changed(index) {
+                    Some(known) if block == content(known) => changed(index, known.clone()),
+                    _ if block == content(&pristine[index]) => Ok(()),
+                    _ => changed(index, as_block(block)),
+                })
+            }
+            Part::Hole(start, end) => {
+                let mut lost = (start..end).filter(|index| pristine[*index].is_some());
+                lost.try_for_each(|index| changed(index, None))
+            }
+        })?;
+        *last = now;
         Ok(changes)
     }
 
     /// Makes the disk what it was in the beginning but for `changes`, which are in ascending order.
     /// Only what differs is written; zeros become holes, so that later scans are short.
-    pub(super) fn become_changed(&mut self, changes: &[(u32, Block)]) -> io::Result<()> {
-        let pristine = std::mem::take(&mut self.pristine);
-        let mut target = State::new(&pristine, changes);
-        let mut writer = Writer::new(self.memory.try_clone()?);
-        let done = self.scan(|part| {
-            match part {
-                Part::Data(first, bytes) => {
-                    for (index, block) in (first..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
-                        let wanted = target.block(index);
-                        if block != content(wanted) {
-                            writer.put(index, wanted)?;
-                        }
-                    }
-                }
-                Part::Hole(start, end) => {
-                    for index in start..end {
-                        let wanted = target.block(index);
-                        if wanted.is_some() {
-                            writer.put(index, wanted)?;
-                        }
-                    }
-                }
+    pub(super) fn become_changed(
+        &mut self,
+        changes: &[(u32, Option<Digest>)],
+        pages: &impl Pages,
+    ) -> io::Result<()> {
+        let size = self.bytes();
+        let Image { memory, pristine, last, chunk } = self;
+        let mut target = State::new(changes);
+        let mut writer = Writer::new(memory);
+        let mut put = |index: usize, block: &[u8]| -> io::Result<()> {
+            let page = match target.changed(index) {
+                None => pristine[index].clone(),
+                Some(None) => None,
+                Some(Some(digest)) => match pages.in_memory(digest) {
+                    // What is there already need not be read from the file.
+                    None if Page::digest_of(block) == *digest => return Ok(()),
+                    None => Some(pages.load(digest)?),
+                    page => page,
+                },
+            };
+            // Nearly all of a hole stays one.
+            let is_hole_still = page.is_none() && std::ptr::eq(block, &ZEROS[..]);
+            if !is_hole_still && block != content(&page) {
+                writer.put(index, &page)
+            } else {
+                Ok(())
             }
-            Ok(())
+        };
+        scan(memory, size, chunk, |part| match part {
+            Part::Data(first, bytes) => {
+                let mut blocks = (first..).zip(bytes.chunks_exact(BLOCK_BYTES));
+                blocks.try_for_each(|(index, block)| put(index, block))
+            }
+            Part::Hole(start, end) => (start..end).try_for_each(|index| put(index, &ZEROS)),
+        })?;
+        writer.flush()?;
+        let in_memory = changes.iter().filter_map(|(index, digest)| match digest {
+            Some(digest) => Some((*index, Some(pages.in_memory(digest)?))),
+            None => Some((*index, None)),
         });
-        let done = done.and_then(|()| writer.flush());
-        self.pristine = pristine;
-        done?;
-        self.last = changes.to_vec();
+        *last = in_memory.take(LAST_PAGES_MAX).collect();
         Ok(())
     }
 
     /// The whole disk, if it were changed like this.
-    pub(super) fn whole(&self, changes: &[(u32, Block)]) -> Vec<u8> {
+    pub(super) fn whole(
+        &self,
+        changes: &[(u32, Option<Digest>)],
+        pages: &impl Pages,
+    ) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; self.bytes()];
-        let all = self.pristine.iter().enumerate();
-        let changed = changes.iter().map(|(index, block)| (*index as usize, block));
-        for (index, block) in all.chain(changed) {
-            // What is zero may have been something else in the beginning.
-            let to = &mut bytes[index * BLOCK_BYTES..][..BLOCK_BYTES];
-            match block {
-                Some(page) => to.copy_from_slice(page.bytes()),
-                None if self.pristine[index].is_some() => to.fill(0),
-                None => {}
-            }
-        }
-        bytes
+        self.blocks(changes, pages, |index, page| {
+            bytes[index * BLOCK_BYTES..][..BLOCK_BYTES].copy_from_slice(page.bytes());
+        })?;
+        Ok(bytes)
     }
 
     /// A digest of the whole disk, if it were changed like this: a chain over the blocks that hold
     /// something, each with its number.
-    pub(super) fn digest(&self, changes: Changes) -> Digest {
-        let mut changed: BTreeMap<usize, Block> =
-            changes.into_iter().map(|(index, block)| (index as usize, block)).collect();
+    pub(super) fn digest(
+        &self,
+        changes: &[(u32, Option<Digest>)],
+        pages: &impl Pages,
+    ) -> io::Result<Digest> {
         let mut digest = Digest::of(0, &[]);
-        for (index, pristine) in self.pristine.iter().enumerate() {
-            let now = changed.remove(&index);
-            if let Some(page) = now.as_ref().unwrap_or(pristine) {
-                let contents = Digest::of(index as u64, page.bytes());
-                let link = [digest.0.to_le_bytes(), contents.0.to_le_bytes()].concat();
-                digest = Digest::of(0, &link);
+        self.blocks(changes, pages, |index, page| {
+            let contents = Digest::of(index as u64, page.bytes());
+            let link = [digest.0.to_le_bytes(), contents.0.to_le_bytes()].concat();
+            digest = Digest::of(0, &link);
+        })?;
+        Ok(digest)
+    }
+
+    /// The blocks that hold something, if the disk were changed like this.
+    fn blocks(
+        &self,
+        changes: &[(u32, Option<Digest>)],
+        pages: &impl Pages,
+        mut visit: impl FnMut(usize, &Page),
+    ) -> io::Result<()> {
+        let mut state = State::new(changes);
+        for (index, first) in self.pristine.iter().enumerate() {
+            match (state.changed(index), first) {
+                (Some(Some(digest)), _) => visit(index, &*pages.load(digest)?),
+                (None, Some(page)) => visit(index, page),
+                (Some(None), _) | (None, None) => {}
             }
         }
-        digest
+        Ok(())
     }
 
     /// How a whole disk differs from the first state.
-    pub(super) fn changes_of(&self, whole: &[u8]) -> Changes {
+    pub(super) fn changes_of(&self, whole: &[u8], pages: &mut impl Pages) -> io::Result<Changes> {
+        let mut changes = Changes::new();
         let blocks = whole.chunks_exact(BLOCK_BYTES).zip(&self.pristine).enumerate();
-        let changed = blocks.filter(|(_, (block, first))| *block != content(first));
-        changed.map(|(index, (block, _))| (index as u32, as_block(block))).collect()
+        for (index, (block, _)) in blocks.filter(|(_, (block, first))| *block != content(first)) {
+            let page = as_block(block);
+            if let Some(page) = &page {
+                pages.hold(page)?;
+            }
+            changes.push((index as u32, page.map(|page| page.digest())));
+        }
+        Ok(changes)
     }
 
     /// Runs a checking program on the disk, which it can only read.
@@ -305,7 +352,7 @@ impl Image {
     /// The whole disk as it is now.
     pub(super) fn now(&mut self) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; self.bytes()];
-        self.scan(|part| match part {
+        scan(&self.memory, self.bytes(), &mut self.chunk, |part| match part {
             Part::Data(first, data) => {
                 bytes[first * BLOCK_BYTES..][..data.len()].copy_from_slice(data);
                 Ok(())
@@ -314,29 +361,33 @@ impl Image {
         })?;
         Ok(bytes)
     }
+}
 
-    /// Goes through the memory in ascending order, without touching large holes. Small ones between data are
-    /// read as zeros: asking for them costs more, above all in a guest.
-    fn scan(&mut self, mut visit: impl FnMut(Part<'_>) -> io::Result<()>) -> io::Result<()> {
-        let size = rustix::fs::fstat(&self.memory)?.st_size as u64;
-        let mut at = 0;
-        while at < size {
-            let start = match seek(&self.memory, SeekFrom::Data(at)) {
-                Err(Errno::NXIO) => size,
-                start => start?,
-            };
-            if start > at {
-                visit(Part::Hole(at as usize / BLOCK_BYTES, start as usize / BLOCK_BYTES))?;
-            }
-            let len = ((size - start) as usize).min(CHUNK_BYTES);
-            if len > 0 {
-                read_exact(&self.memory, &mut self.chunk[..len], start)?;
-                visit(Part::Data(start as usize / BLOCK_BYTES, &self.chunk[..len]))?;
-            }
-            at = start + len as u64;
+/// Goes through the memory of a disk in ascending order, without touching large holes. Small ones between data
+/// are read as zeros: asking for them costs more, above all in a guest.
+fn scan(
+    memory: &OwnedFd,
+    size: usize,
+    chunk: &mut [u8],
+    mut visit: impl FnMut(Part<'_>) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut at = 0;
+    while at < size {
+        let start = match seek(memory, SeekFrom::Data(at as u64)) {
+            Err(Errno::NXIO) => size,
+            start => start? as usize,
+        };
+        if start > at {
+            visit(Part::Hole(at / BLOCK_BYTES, start / BLOCK_BYTES))?;
         }
-        Ok(())
+        let len = (size - start).min(chunk.len());
+        if len > 0 {
+            read_exact(memory, &mut chunk[..len], start as u64)?;
+            visit(Part::Data(start / BLOCK_BYTES, &chunk[..len]))?;
+        }
+        at = start + len;
     }
+    Ok(())
 }
 
 /// Fills what a program for flash has left out at the end: erased flash reads as ones.
@@ -383,8 +434,8 @@ fn as_block(bytes: &[u8]) -> Block {
 
 /// Writes blocks in ascending order. Those that follow each other are one system call, which in a guest costs
 /// more than the block.
-struct Writer {
-    memory: OwnedFd,
+struct Writer<'a> {
+    memory: &'a OwnedFd,
     /// Where the collected blocks begin, and how many there are.
     first: usize,
     count: usize,
@@ -392,8 +443,8 @@ struct Writer {
     pages: Vec<Arc<Page>>,
 }
 
-impl Writer {
-    fn new(memory: OwnedFd) -> Writer {
+impl Writer<'_> {
+    fn new(memory: &OwnedFd) -> Writer<'_> {
         Writer { memory, first: 0, count: 0, pages: Vec::new() }
     }
 
@@ -414,13 +465,13 @@ impl Writer {
         let len = (self.count * BLOCK_BYTES) as u64;
         if self.pages.is_empty() && len > 0 {
             let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            fallocate(&self.memory, punch, at, len)?;
+            fallocate(self.memory, punch, at, len)?;
         }
         let mut slices: Vec<IoSlice<'_>> =
             self.pages.iter().map(|page| IoSlice::new(page.bytes())).collect();
         let (mut rest, mut at) = (&mut slices[..], at);
         while !rest.is_empty() {
-            let written = rustix::io::pwritev(&self.memory, rest, at)?;
+            let written = rustix::io::pwritev(self.memory, rest, at)?;
             IoSlice::advance_slices(&mut rest, written);
             at += written as u64;
         }
@@ -520,7 +571,7 @@ mod tests {
     }
 
     fn write(image: &Image, index: usize, value: &Block) {
-        let mut writer = Writer::new(image.memory.try_clone().unwrap());
+        let mut writer = Writer::new(&image.memory);
         writer.put(index, value).unwrap();
         writer.flush().unwrap();
     }
@@ -539,29 +590,77 @@ mod tests {
         assert!(written.iter().all(|byte| *byte == 0) && erased.iter().all(|byte| *byte == 0xff));
     }
 
+    /// Keeps every page in memory, and counts those that it was given.
+    #[derive(Default)]
+    struct Kept {
+        pages: Vec<Arc<Page>>,
+        /// Pages behind the first ones are "in a file".
+        in_memory_max: Option<usize>,
+    }
+
+    impl Pages for Kept {
+        fn hold(&mut self, page: &Arc<Page>) -> io::Result<()> {
+            self.pages.push(Arc::clone(page));
+            Ok(())
+        }
+
+        fn load(&self, digest: &Digest) -> io::Result<Arc<Page>> {
+            let mut pages = self.pages.iter();
+            let found = pages.find(|page| page.digest() == *digest);
+            found.cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+        }
+
+        fn in_memory(&self, digest: &Digest) -> Option<Arc<Page>> {
+            let count = self.in_memory_max.unwrap_or(usize::MAX).min(self.pages.len());
+            self.pages[..count].iter().find(|page| page.digest() == *digest).cloned()
+        }
+    }
+
+    fn digest(block: &Block) -> Option<Digest> {
+        block.as_ref().map(|page| page.digest())
+    }
+
     #[test]
     fn what_did_not_change_is_not_copied_again() {
         let mut disk = image(100);
         disk.settle().unwrap();
         write(&disk, 3, &block(1));
         write(&disk, 50, &block(2));
-        let first = disk.changes().unwrap();
+        let (mut first, mut second, mut third) =
+            (Kept::default(), Kept::default(), Kept::default());
+        let changes = disk.changes(&mut first).unwrap();
         write(&disk, 3, &block(4));
         write(&disk, 7, &block(5));
-        let second = disk.changes().unwrap();
-        assert_eq!(second, [(3, block(4)), (7, block(5)), (50, block(2))]);
-        let is_shared = |one: &Block, other: &Block| {
-            one.as_ref().zip(other.as_ref()).is_some_and(|(one, other)| Arc::ptr_eq(one, other))
-        };
-        assert!(is_shared(&first[1].1, &second[2].1));
-        disk.become_changed(&first).unwrap();
-        let third = disk.changes().unwrap();
-        assert!(third.iter().zip(&first).all(|((_, one), (_, other))| is_shared(one, other)));
+        let expected = [(3, digest(&block(4))), (7, digest(&block(5))), (50, digest(&block(2)))];
+        assert_eq!(disk.changes(&mut second).unwrap(), expected);
+        assert!(Arc::ptr_eq(&first.pages[1], &second.pages[2]));
+        disk.become_changed(&changes, &first).unwrap();
+        assert_eq!(disk.changes(&mut third).unwrap(), changes);
+        assert!(third.pages.iter().zip(&first.pages).all(|(one, other)| Arc::ptr_eq(one, other)));
         // A block that is again as in the beginning is no change, also if it was one before.
         write(&disk, 3, &None);
-        assert_eq!(disk.changes().unwrap(), [(50, block(2))]);
+        assert_eq!(disk.changes(&mut third).unwrap(), [(50, digest(&block(2)))]);
         disk.settle().unwrap();
-        assert_eq!(disk.changes().unwrap(), []);
+        assert_eq!(disk.changes(&mut third).unwrap(), []);
+    }
+
+    #[test]
+    fn a_large_state_is_not_remembered_as_a_whole() {
+        let mut disk = image(LAST_PAGES_MAX + 100);
+        disk.settle().unwrap();
+        let number = |index: usize| (1 + index % 250) as u8;
+        (0..LAST_PAGES_MAX + 100).for_each(|index| write(&disk, index, &block(number(index))));
+        let mut pages = Kept { in_memory_max: Some(10), ..Kept::default() };
+        let changes = disk.changes(&mut pages).unwrap();
+        assert_eq!(disk.last.len(), LAST_PAGES_MAX);
+        assert_eq!(disk.changes(&mut Kept::default()).unwrap(), changes);
+        // Also if most of it must be read again, it is what it was.
+        for index in [5, 20, LAST_PAGES_MAX + 50] {
+            write(&disk, index, &None);
+        }
+        disk.become_changed(&changes, &pages).unwrap();
+        assert!(disk.last.len() < LAST_PAGES_MAX);
+        assert_eq!(disk.changes(&mut Kept::default()).unwrap(), changes);
     }
 
     #[test]
@@ -571,29 +670,33 @@ mod tests {
             write(&disk, index, &block(7));
         }
         disk.settle().unwrap();
-        assert_eq!(disk.changes().unwrap(), []);
+        let mut pages = Kept::default();
+        assert_eq!(disk.changes(&mut pages).unwrap(), []);
         // Changed, new, gone (zeros and a hole), zeros where nothing was, rewritten with the same.
         write(&disk, 0, &block(8));
         write(&disk, 999, &block(9));
         rustix::io::pwrite(&disk.memory, &ZEROS, 5 * 4096).unwrap();
         write(&disk, 500, &None);
         rustix::io::pwrite(&disk.memory, &ZEROS, 77 * 4096).unwrap();
-        let changes = disk.changes().unwrap();
-        let expected = [(0, block(8)), (5, None), (500, None), (999, block(9))];
+        let changes = disk.changes(&mut pages).unwrap();
+        let expected = [(0, digest(&block(8))), (5, None), (500, None), (999, digest(&block(9)))];
         assert_eq!(changes, expected);
-        let whole = disk.whole(&changes);
-        assert_eq!(disk.changes_of(&whole), expected);
+        let whole = disk.whole(&changes, &pages).unwrap();
+        assert_eq!(disk.changes_of(&whole, &mut pages).unwrap(), expected);
+        let digest_now = disk.digest(&changes, &pages).unwrap();
+        assert_ne!(digest_now, disk.digest(&[], &pages).unwrap());
 
-        disk.become_changed(&[]).unwrap();
-        assert_eq!(disk.changes().unwrap(), []);
+        disk.become_changed(&[], &pages).unwrap();
+        assert_eq!(disk.changes(&mut pages).unwrap(), []);
         write(&disk, 300, &block(3));
-        disk.become_changed(&changes).unwrap();
-        assert_eq!(disk.changes().unwrap(), expected);
+        disk.become_changed(&changes, &pages).unwrap();
+        assert_eq!(disk.changes(&mut pages).unwrap(), expected);
         let mut bytes = vec![0; disk.bytes()];
         read_exact(&disk.memory, &mut bytes, 0).unwrap();
         assert!(bytes == whole);
-        disk.become_changed(&[(1, block(1))]).unwrap();
-        assert_eq!(disk.changes().unwrap(), [(1, block(1))]);
+        pages.hold(&Arc::new(Page::new(&[1; BLOCK_BYTES]))).unwrap();
+        disk.become_changed(&[(1, digest(&block(1)))], &pages).unwrap();
+        assert_eq!(disk.changes(&mut pages).unwrap(), [(1, digest(&block(1)))]);
         assert_eq!(
             allocated_blocks(&disk),
             5,

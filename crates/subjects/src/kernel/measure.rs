@@ -1,7 +1,7 @@
 //! [`Measured`]: the limits of a file system as it was made, read from itself.
 //!
 //! A profile has the limits of one block size. What options of mkfs made of them is not guessed from
-//! the options: the block size comes from statfs(2), what else ext2 to ext4 depend on from the
+//! the options: the block size comes from statfs(2), what else ext2 to ext4 and XFS depend on from the
 //! superblock of the disk (which is ours), the size of btrfs's nodes from an ioctl.
 
 use std::io;
@@ -12,7 +12,7 @@ use fathom_core::flags::{FallocateMode, RenameFlags};
 use fathom_model::{Config, Quirks};
 use rustix::fs::{Mode, OFlags, SeekFrom, StatFs};
 
-use super::KernelSubject;
+use super::{Disk, KernelSubject};
 use crate::error::SubjectError;
 
 /// From the kernel's `include/uapi/linux/magic.h`; the C library does not have it.
@@ -43,6 +43,10 @@ enum Format {
     Btrfs {
         node_bytes: u32,
     },
+    Xfs {
+        /// Whether seconds have more than 32 bits (`bigtime`).
+        big_times: bool,
+    },
     /// A file is at most as large as the volume.
     Exfat {
         position_max: u64,
@@ -59,6 +63,8 @@ struct Ext {
     attribute_inodes: bool,
     /// Served by fs/ext2 and not by fs/ext4.
     own_driver: bool,
+    /// An overlay lies on it.
+    layered: bool,
     /// Blocks that are allocated together: a block without bigalloc.
     cluster_bytes: u32,
     /// Everything is encrypted (`test_dummy_encryption`).
@@ -76,13 +82,15 @@ impl KernelSubject {
         let block_bytes = block_bytes(&statfs)?;
         let format = match (statfs.f_type, &self.backend.disk) {
             (libc::EXT4_SUPER_MAGIC, Some(disk)) => {
-                let mut superblock = [0; SUPERBLOCK_BYTES];
-                rustix::io::pread(disk.image.memory(), &mut superblock, SUPERBLOCK_AT)
-                    .map_err(|errno| failed(errno.into()))?;
+                let superblock = superblock(disk, EXT_SUPERBLOCK_AT)?;
                 let ext = Ext::read(&superblock, block_bytes)?;
                 let encrypted = |option: &String| option.starts_with("test_dummy_encryption");
                 let encrypted = self.recipe().options.iter().any(encrypted);
-                Format::Ext(Ext { own_driver: self.is_own_ext2(), encrypted, ..ext })
+                let layered = self.recipe().layer.is_some();
+                Format::Ext(Ext { own_driver: self.is_own_ext2(), layered, encrypted, ..ext })
+            }
+            (libc::XFS_SUPER_MAGIC, Some(disk)) => {
+                Format::Xfs { big_times: has_big_times(&superblock(disk, 0)?)? }
             }
             _ => format_of(&statfs, base.as_fd())?,
         };
@@ -140,6 +148,8 @@ impl Measured {
                 // btrfs_symlink(): the target is data inside a leaf.
                 quirks.symlink_bytes_max = (node_bytes - INLINE_OVERHEAD).min(PATH_BYTES_MAX);
             }
+            Format::Xfs { big_times: true } => {}
+            Format::Xfs { big_times: false } => quirks.time_sec_max = i64::from(i32::MAX),
             Format::Exfat { position_max } => {
                 quirks.file_bytes_max = *position_max;
                 quirks.vfs_file_bytes_max = *position_max;
@@ -188,9 +198,27 @@ fn position_max(root: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(accepted)
 }
 
-/// Where the superblock is, whatever the block size.
-const SUPERBLOCK_AT: u64 = 1024;
+/// Where the superblock of ext2 to ext4 is, whatever the block size; that of XFS is at the beginning.
+const EXT_SUPERBLOCK_AT: u64 = 1024;
 const SUPERBLOCK_BYTES: usize = 1024;
+
+fn superblock(disk: &Disk, at: u64) -> Result<[u8; SUPERBLOCK_BYTES], SubjectError> {
+    let mut superblock = [0; SUPERBLOCK_BYTES];
+    rustix::io::pread(disk.image.memory(), &mut superblock, at)
+        .map_err(|errno| failed(errno.into()))?;
+    Ok(superblock)
+}
+
+/// fs/xfs/libxfs/xfs_format.h, `struct xfs_dsb`: version 5 with `XFS_SB_FEAT_INCOMPAT_BIGTIME`. Numbers are
+/// big-endian.
+fn has_big_times(superblock: &[u8; SUPERBLOCK_BYTES]) -> Result<bool, SubjectError> {
+    if !superblock.starts_with(b"XFSB") {
+        return Err(failed(io::Error::other("it has no superblock of XFS")));
+    }
+    let version = superblock[101] & 0xf;
+    let incompat = u32::from_be_bytes(superblock[216..220].try_into().expect("four bytes"));
+    Ok(version == 5 && incompat & 0x8 != 0)
+}
 
 impl Ext {
     fn read(superblock: &[u8], block_bytes: u32) -> Result<Ext, SubjectError> {
@@ -212,6 +240,7 @@ impl Ext {
             huge_files: ro_compat & 0x8 != 0,
             attribute_inodes: incompat & 0x400 != 0,
             own_driver: false,
+            layered: false,
             // s_log_cluster_size counts like s_log_block_size, and means something with bigalloc.
             cluster_bytes: match ro_compat & 0x200 {
                 0 => block_bytes,
@@ -258,7 +287,8 @@ impl Ext {
             // also the limit of the VFS (of positions in directories too), and times have 32 bits of seconds.
             quirks.rename_flags = RenameFlags::RENAME_NOREPLACE;
             quirks.fallocate_modes = FallocateMode::empty();
-            quirks.fallocate_privileges_vary = false;
+            // An overlay drops setuid and setgid before it asks.
+            quirks.fallocate_privileges_vary = self.layered;
             quirks.vfs_file_bytes_max = quirks.file_bytes_max;
             quirks.directory_seek_limited = true;
             quirks.time_sec_max = i64::from(i32::MAX);
@@ -361,6 +391,7 @@ mod tests {
             huge_files: extents,
             attribute_inodes: false,
             own_driver: false,
+            layered: false,
             cluster_bytes: 1024,
             encrypted: false,
         }
@@ -398,6 +429,9 @@ mod tests {
         assert_eq!((quirks.xattr_total_bytes_sure, quirks.xattr_total_bytes_max), (4060, 4060));
         assert_eq!(quirks.time_sec_max, 2_147_483_647);
         let own = limited("ext2-1k", 1024, Format::Ext(Ext { own_driver: true, ..ext(false) }));
+        assert!(!own.fallocate_privileges_vary);
+        let under = Ext { own_driver: true, layered: true, ..ext(false) };
+        assert!(limited("ext2-1k", 1024, Format::Ext(under)).fallocate_privileges_vary);
         assert_eq!(own.vfs_file_bytes_max, 17_247_252_480);
         assert_eq!(own.rename_flags, RenameFlags::RENAME_NOREPLACE);
         let mapped = Ext { extents: false, ..ext(true) };
@@ -429,6 +463,22 @@ mod tests {
         assert_eq!(Ext::read(&superblock, 4096).unwrap().cluster_bytes, 4096, "no bigalloc");
         superblock[0x65] = 0x02;
         assert_eq!(Ext::read(&superblock, 4096).unwrap().cluster_bytes, 65536);
+    }
+
+    #[test]
+    fn times_of_xfs_depend_on_its_format() {
+        let mut superblock = [0; SUPERBLOCK_BYTES];
+        assert!(has_big_times(&superblock).is_err());
+        superblock[..4].copy_from_slice(b"XFSB");
+        // sb_versionnum and sb_features_incompat as mkfs.xfs 6.1 writes them: with the defaults, with
+        // bigtime=0, with crc=0.
+        let formats =
+            [([0xb4, 0xa5], 0xbu32, true), ([0xb4, 0xa5], 0x3, false), ([0xb4, 0xa4], 0, false)];
+        for (version, incompat, big_times) in formats {
+            superblock[100..102].copy_from_slice(&version);
+            superblock[216..220].copy_from_slice(&incompat.to_be_bytes());
+            assert_eq!(has_big_times(&superblock).unwrap(), big_times);
+        }
     }
 
     #[test]

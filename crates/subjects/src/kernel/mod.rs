@@ -40,7 +40,7 @@ use crate::host::{Backend, HostSubject};
 use crate::sys::{View, in_guest};
 use filler::Filler;
 use freeze::ThawGuard;
-use image::{Changes, Image, RunningProgram};
+use image::{Image, RunningProgram};
 use log::KernelLog;
 use snapshot_store::SnapshotStore;
 
@@ -119,9 +119,16 @@ impl Disk {
         Ok(())
     }
 
+    /// Keeps what the disk holds as a state. After an error the run ends.
+    fn save(&mut self) -> io::Result<Saved> {
+        let changes = self.image.changes(&mut self.store)?;
+        Ok(self.store.put(changes))
+    }
+
     /// Writes a state of the store, or the first one, to the unmounted disk.
-    fn rewrite(&mut self, changes: &[(u32, image::Block)]) -> Result<(), SubjectError> {
-        self.image.become_changed(changes).map_err(in_memory("restore"))?;
+    fn rewrite(&mut self, saved: Option<Saved>) -> Result<(), SubjectError> {
+        let changes = saved.and_then(|saved| self.store.get(saved)).unwrap_or_default();
+        self.image.become_changed(changes, &self.store).map_err(in_memory("restore"))?;
         // The device remembers what it has read.
         if self.device.as_ref().is_some_and(LoopDevice::forget_cache) {
             Ok(())
@@ -227,14 +234,15 @@ impl KernelBackend {
         self.disk.as_mut().ok_or_else(none)
     }
 
-    fn save_frozen(&mut self) -> Result<Changes, HarnessFault> {
+    fn save_frozen(&mut self) -> Result<Saved, HarnessFault> {
         let failed = |error: io::Error| HarnessFault::new("saving a frozen file system", error);
         let base = self.base.as_ref().expect("a mounted file system");
         let disk = self.disk.as_mut().expect("asked only if there is one");
-        let Disk { guard: Some(guard), image, .. } = disk else {
+        let Disk { guard: Some(guard), image, store, .. } = disk else {
             return Err(failed(io::Error::other(format!("{} cannot be", self.recipe.name))));
         };
-        guard.frozen(base, || image.changes()).map_err(failed)
+        let changes = guard.frozen(base, || image.changes(store)).map_err(failed)?;
+        Ok(store.put(changes))
     }
 }
 
@@ -246,6 +254,13 @@ fn unmounted(recipe: &Recipe, disk: Option<&Disk>) -> Result<(), SubjectError> {
     let Some(device) = disk.and_then(|disk| disk.device.as_ref()) else { return Ok(()) };
     if recipe.flash_volume {
         flash::detach_volume(device.path())?;
+    }
+    if recipe.cache_forgotten {
+        device.wait_until_free()?;
+        // We hold the device open, so that the kernel does not do it. What it does not forget may be found
+        // again, which is no worse than before.
+        device.forget_cache();
+        return Ok(());
     }
     // Flash claims its device for ever, so that it does not say whether something is mounted; what was
     // written to it may still be in the device's cache.
@@ -286,18 +301,20 @@ fn prepare(recipe: &Recipe, disk: &mut Disk) -> Result<(), SubjectError> {
             Err(errno) => return Err(SubjectError::io("remove", name)(errno.into())),
         }
     }
-    set_root_mode(&base)?;
+    set_root_mode(recipe, &base)?;
     drop((root, base));
     unmounted(recipe, Some(disk))?;
     disk.image.settle().map_err(in_memory("read"))
 }
 
-/// Gives the root the mode of the reference's, where it has another one (ntfs3: 0777).
-fn set_root_mode(base: &OwnedFd) -> Result<(), SubjectError> {
+/// Gives the root the mode of the reference's, where it has another one (ntfs3: 0777). On flash always: the
+/// root of a new JFFS2 is not on the flash at all, and an attribute of such a root is the end of the kernel at
+/// the unmount (docs/FOUND_BUGS.md).
+fn set_root_mode(recipe: &Recipe, base: &OwnedFd) -> Result<(), SubjectError> {
     let failed =
         |errno: rustix::io::Errno| SubjectError::io("look at", "the new root")(errno.into());
     let mode = rustix::fs::fstat(base).map_err(failed)?.st_mode & 0o7777;
-    if mode == ROOT_MODE {
+    if mode == ROOT_MODE && recipe.flash_erase_bytes.is_none() {
         return Ok(());
     }
     // A mount is held by a descriptor that only names it: it has to be opened.
@@ -340,7 +357,7 @@ impl Backend for KernelBackend {
     fn reset(&mut self) -> Result<OwnedFd, HarnessFault> {
         self.unmount()?;
         if let Some(disk) = &mut self.disk {
-            disk.rewrite(&[])?;
+            disk.rewrite(None)?;
         }
         Ok(self.mount()?)
     }
@@ -369,21 +386,19 @@ impl Backend for KernelBackend {
     }
 
     fn save_mounted(&mut self) -> Result<Saved, HarnessFault> {
-        let changes = self.save_frozen()?;
-        self.the_disk()?.keep(changes)
+        self.save_frozen()
     }
 
     fn save_unmounted(&mut self) -> Result<(Saved, OwnedFd), HarnessFault> {
         self.unmount()?;
-        let changes = self.the_disk()?.image.changes().map_err(in_memory("read"))?;
-        let root = self.mount()?;
-        Ok((self.the_disk()?.keep(changes)?, root))
+        let saved = self.the_disk()?.save().map_err(in_memory("read"))?;
+        Ok((saved, self.mount()?))
     }
 
     fn restore(&mut self, saved: Saved) -> Result<Option<OwnedFd>, HarnessFault> {
-        let changes = self.the_disk()?.saved(saved)?;
+        self.the_disk()?.saved(saved)?;
         self.unmount()?;
-        self.the_disk()?.rewrite(&changes)?;
+        self.the_disk()?.rewrite(Some(saved))?;
         Ok(Some(self.mount()?))
     }
 
@@ -396,13 +411,13 @@ impl Backend for KernelBackend {
     fn image(&mut self, saved: Saved) -> Result<Option<Vec<u8>>, HarnessFault> {
         let Some(disk) = &self.disk else { return Ok(None) };
         let changes = disk.saved(saved)?;
-        Ok(Some(disk.image.whole(&changes)))
+        Ok(Some(disk.image.whole(changes, &disk.store).map_err(unreadable)?))
     }
 
     fn image_digest(&mut self, saved: Saved) -> Result<Option<Digest>, HarnessFault> {
         let Some(disk) = &self.disk else { return Ok(None) };
         let changes = disk.saved(saved)?;
-        Ok(Some(disk.image.digest(changes)))
+        Ok(Some(disk.image.digest(changes, &disk.store).map_err(unreadable)?))
     }
 
     fn adopt(&mut self, image: &[u8]) -> Result<Saved, HarnessFault> {
@@ -411,8 +426,9 @@ impl Backend for KernelBackend {
             let message = format!("it has {} bytes, the disk {}", image.len(), disk.image.bytes());
             return Err(HarnessFault::new("taking over an image", message));
         }
-        let changes = disk.image.changes_of(image);
-        disk.keep(changes)
+        let changes = disk.image.changes_of(image, &mut disk.store);
+        let changes = changes.map_err(|error| HarnessFault::new("keeping a saved state", error))?;
+        Ok(disk.store.put(changes))
     }
 
     fn has_checker(&self) -> bool {
@@ -456,16 +472,14 @@ impl Backend for KernelBackend {
 }
 
 impl Disk {
-    fn saved(&self, saved: Saved) -> Result<Changes, HarnessFault> {
-        let got = self.store.get(saved);
-        let got = got.map_err(|error| HarnessFault::new("reading a saved state", error))?;
-        got.ok_or_else(|| HarnessFault::new("restoring", format!("{saved:?} was not saved")))
+    fn saved(&self, saved: Saved) -> Result<&[(u32, Option<Digest>)], HarnessFault> {
+        let unknown = || HarnessFault::new("restoring", format!("{saved:?} was not saved"));
+        self.store.get(saved).ok_or_else(unknown)
     }
+}
 
-    fn keep(&mut self, changes: Changes) -> Result<Saved, HarnessFault> {
-        let kept = self.store.put(changes);
-        kept.map_err(|error| HarnessFault::new("keeping a saved state", error))
-    }
+fn unreadable(error: io::Error) -> HarnessFault {
+    HarnessFault::new("reading a saved state", error)
 }
 
 /// What a checker's end means.

@@ -4,6 +4,7 @@
 //! never attached. Nobody else sees it, and it is gone when the last descriptor is closed, also
 //! after a `SIGKILL`.
 
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -102,6 +103,22 @@ fn attribute(option: &str) -> Option<MountAttrFlags> {
     ATTRIBUTES.iter().find(|(name, _)| *name == option).map(|(_, flag)| *flag)
 }
 
+thread_local! {
+    /// For what the kernel says while something is mounted. It stays open: system calls are dear in a guest, and
+    /// going back is mounting.
+    static LOG: RefCell<Option<KernelLog>> = const { RefCell::new(None) };
+}
+
+/// What the kernel has logged so far is of no interest any more.
+fn skip_log() {
+    LOG.with_borrow_mut(|log| {
+        if log.as_ref().is_none_or(|log| log.skip().is_err()) {
+            // Only root can open it; without it a failure is told in fewer words.
+            *log = KernelLog::open().ok();
+        }
+    });
+}
+
 /// Mounts a file system that is in no directory: `settings` are values of their own, `options` are as in
 /// mount(8).
 pub(crate) fn attach(
@@ -109,7 +126,7 @@ pub(crate) fn attach(
     settings: &[(&str, impl AsRef<OsStr>)],
     options: &[String],
 ) -> Result<OwnedFd, SubjectError> {
-    let before = KernelLog::open().ok();
+    skip_log();
     let context = fsopen(fs_type, FsOpenFlags::FSOPEN_CLOEXEC).map_err(|errno| {
         failed(fs_type, "is the file system in this kernel?", None)(errno.into())
     })?;
@@ -127,7 +144,7 @@ pub(crate) fn attach(
         fsconfig_create(&context).map_err(|errno| ("superblock", errno))
     };
     configured().map_err(|(what, errno)| {
-        let logged = before.map(|log| logged_since(log, fs_type)).unwrap_or_default();
+        let logged = logged_since_skipped(fs_type);
         match failed(fs_type, what, Some(&context))(errno.into()) {
             SubjectError::Mount { fs_type, what, source, log } => {
                 SubjectError::Mount { fs_type, what, source, log: log + &logged }
@@ -150,11 +167,12 @@ fn failed(
     move |source| SubjectError::Mount { fs_type, what, source, log }
 }
 
-/// What the kernel logged since then about a file system of this type, or about a loop device: many tell
-/// their reasons there and nowhere else.
-fn logged_since(mut log: KernelLog, fs_type: &str) -> String {
-    let lines = log.lines_about(&[fs_type, "loop"]).unwrap_or_default();
-    lines.iter().map(|line| format!("; {line}")).collect()
+/// What the kernel logged since [`skip_log`] about a file system of this type, or about a loop device: many
+/// tell their reasons there and nowhere else.
+fn logged_since_skipped(fs_type: &str) -> String {
+    let lines_about = |log: &mut KernelLog| log.lines_about(&[fs_type, "loop"]).ok();
+    let lines = LOG.with_borrow_mut(|log| log.as_mut().and_then(lines_about));
+    lines.into_iter().flatten().map(|line| format!("; {line}")).collect()
 }
 
 /// Messages can be read from the context, one per read, each with a letter for its severity.

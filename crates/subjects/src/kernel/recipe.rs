@@ -36,6 +36,8 @@ pub struct Recipe {
     pub flash_volume: bool,
     /// Whether the disk of a frozen file system is as good as that of an unmounted one.
     pub freezes: bool,
+    /// Whether it must find nothing in the device's cache at a mount, as where nobody else holds the device.
+    pub cache_forgotten: bool,
     /// Says whether the unmounted disk is sound.
     pub checker: Option<Checker>,
     /// Which set of known differences applies: a name for [`fathom_model::Quirks::profile`].
@@ -163,6 +165,8 @@ struct Written {
     risk: Option<String>,
     #[serde(default)]
     freezes: bool,
+    #[serde(default)]
+    cache_forgotten: bool,
     #[serde(default)]
     log_ignored: Vec<String>,
     #[serde(default)]
@@ -301,6 +305,7 @@ impl Written {
             flash_erase_bytes: self.flash_erase_kib.map(|kib| kib << 10),
             flash_volume: self.flash_volume,
             freezes: self.freezes,
+            cache_forgotten: self.cache_forgotten,
             log_ignored: self.log_ignored,
             checker,
             layer: None,

@@ -12,14 +12,13 @@ use std::sync::Arc;
 
 use fathom_core::{Digest, Saved};
 
-use super::image::{BLOCK_BYTES, Block, Changes, Page};
+use super::image::{BLOCK_BYTES, Changes, Page, Pages};
 
 /// The quickest that compresses: most blocks are nearly empty.
 const COMPRESSION_LEVEL: i32 = 1;
 
 pub(super) struct SnapshotStore {
-    /// The blocks of each state, in ascending order; `None` is zeros.
-    states: BTreeMap<Saved, Vec<(u32, Option<Digest>)>>,
+    states: BTreeMap<Saved, Changes>,
     saved_next: u64,
     blocks: HashMap<Digest, StoredBlock>,
     /// Blocks in memory, the oldest first; some may be gone meanwhile.
@@ -66,60 +65,23 @@ impl SnapshotStore {
         self.memory_bytes_max = bytes;
     }
 
-    /// Keeps a state.
-    pub(super) fn put(&mut self, changes: Changes) -> io::Result<Saved> {
-        let blocks = changes.into_iter().map(|(index, block)| (index, self.hold(block))).collect();
+    /// Keeps a state, whose pages are held already.
+    pub(super) fn put(&mut self, changes: Changes) -> Saved {
         let saved = Saved(self.saved_next);
         self.saved_next += 1;
-        self.states.insert(saved, blocks);
-        self.spill()?;
-        Ok(saved)
+        self.states.insert(saved, changes);
+        saved
     }
 
     /// What was put, if it was not forgotten.
-    pub(super) fn get(&self, saved: Saved) -> io::Result<Option<Changes>> {
-        let Some(blocks) = self.states.get(&saved) else { return Ok(None) };
-        let mut changes = Vec::with_capacity(blocks.len());
-        for (index, digest) in blocks {
-            let block = digest.as_ref().map(|digest| self.load(digest)).transpose()?;
-            changes.push((*index, block));
-        }
-        Ok(Some(changes))
+    pub(super) fn get(&self, saved: Saved) -> Option<&[(u32, Option<Digest>)]> {
+        self.states.get(&saved).map(Vec::as_slice)
     }
 
     pub(super) fn forget(&mut self, saved: Saved) {
         let Some(blocks) = self.states.remove(&saved) else { return };
         for digest in blocks.into_iter().filter_map(|(_, digest)| digest) {
             self.release(digest);
-        }
-    }
-
-    fn hold(&mut self, block: Block) -> Option<Digest> {
-        let page = block?;
-        let digest = page.digest();
-        if let Some(held) = self.blocks.get_mut(&digest) {
-            held.users += 1;
-        } else {
-            self.blocks.insert(digest, StoredBlock { users: 1, place: Place::Memory(page) });
-            self.ages.push_back(digest);
-            self.memory_bytes += BLOCK_BYTES as u64;
-        }
-        Some(digest)
-    }
-
-    fn load(&self, digest: &Digest) -> io::Result<Arc<Page>> {
-        match &self.blocks[digest].place {
-            Place::Memory(page) => Ok(Arc::clone(page)),
-            Place::File { at, len } => {
-                let mut packed = vec![0; *len];
-                let spill = self.spill.as_ref().expect("a block in the file has a file");
-                spill.file.read_exact_at(&mut packed, *at)?;
-                let block = zstd::bulk::decompress(&packed, BLOCK_BYTES)?;
-                match block.len() {
-                    BLOCK_BYTES => Ok(Arc::new(Page::new(&block))),
-                    _ => Err(io::ErrorKind::InvalidData.into()),
-                }
-            }
         }
     }
 
@@ -167,31 +129,87 @@ impl SnapshotStore {
     }
 }
 
+impl Pages for SnapshotStore {
+    /// At the limit the oldest pages go to the file at once: a state may be larger than all that fits.
+    fn hold(&mut self, page: &Arc<Page>) -> io::Result<()> {
+        let digest = page.digest();
+        if let Some(held) = self.blocks.get_mut(&digest) {
+            held.users += 1;
+            return Ok(());
+        }
+        let place = Place::Memory(Arc::clone(page));
+        self.blocks.insert(digest, StoredBlock { users: 1, place });
+        self.ages.push_back(digest);
+        self.memory_bytes += BLOCK_BYTES as u64;
+        self.spill()
+    }
+
+    fn load(&self, digest: &Digest) -> io::Result<Arc<Page>> {
+        match &self.blocks[digest].place {
+            Place::Memory(page) => Ok(Arc::clone(page)),
+            Place::File { at, len } => {
+                let mut packed = vec![0; *len];
+                let spill = self.spill.as_ref().expect("a block in the file has a file");
+                spill.file.read_exact_at(&mut packed, *at)?;
+                let block = zstd::bulk::decompress(&packed, BLOCK_BYTES)?;
+                match block.len() {
+                    BLOCK_BYTES => Ok(Arc::new(Page::new(&block))),
+                    _ => Err(io::ErrorKind::InvalidData.into()),
+                }
+            }
+        }
+    }
+
+    fn in_memory(&self, digest: &Digest) -> Option<Arc<Page>> {
+        match &self.blocks[digest].place {
+            Place::Memory(page) => Some(Arc::clone(page)),
+            Place::File { .. } => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn block(seed: u64) -> Block {
-        let bytes = fathom_core::Pattern { seed, len: BLOCK_BYTES as u64 }.to_vec();
-        Some(Arc::new(Page::new(&bytes)))
+    /// Has the store hold the pages of a state.
+    fn state(store: &mut SnapshotStore, seeds: std::ops::Range<u64>) -> Saved {
+        let mut changes = Changes::new();
+        for seed in seeds {
+            let page = Arc::new(page(seed));
+            store.hold(&page).unwrap();
+            changes.push((seed as u32 * 2, Some(page.digest())));
+        }
+        changes.push((1_000_000, None));
+        store.put(changes)
     }
 
-    fn state(seeds: std::ops::Range<u64>) -> Vec<(u32, Block)> {
-        let blocks = seeds.map(|seed| (seed as u32 * 2, block(seed)));
-        blocks.chain([(1_000_000, None)]).collect()
+    fn page(seed: u64) -> Page {
+        Page::new(&fathom_core::Pattern { seed, len: BLOCK_BYTES as u64 }.to_vec())
+    }
+
+    fn has(store: &SnapshotStore, saved: Saved, mut seeds: std::ops::Range<u64>) -> bool {
+        let Some([changes @ .., (1_000_000, None)]) = store.get(saved) else { return false };
+        let expected = seeds.clone().count() == changes.len();
+        let mut loaded = changes.iter().map(|(index, digest)| {
+            let page = store.load(&digest.unwrap()).unwrap();
+            (*index, page)
+        });
+        let is_same = loaded.all(|(index, found)| {
+            seeds.next().is_some_and(|seed| index == seed as u32 * 2 && *found == page(seed))
+        });
+        expected && is_same
     }
 
     #[test]
     fn blocks_are_kept_once_and_go_with_their_last_state() {
         let mut store = SnapshotStore::new(u64::MAX);
-        let first = store.put(state(0..10)).unwrap();
-        let second = store.put(state(5..15)).unwrap();
+        let first = state(&mut store, 0..10);
+        let second = state(&mut store, 5..15);
         assert_eq!(store.memory_bytes, 15 * BLOCK_BYTES as u64);
-        assert_eq!(store.get(first).unwrap().unwrap(), state(0..10));
-        assert_eq!(store.get(second).unwrap().unwrap(), state(5..15));
+        assert!(has(&store, first, 0..10) && has(&store, second, 5..15));
         store.forget(first);
-        assert!(store.get(first).unwrap().is_none());
-        assert_eq!(store.get(second).unwrap().unwrap(), state(5..15));
+        assert!(store.get(first).is_none() && has(&store, second, 5..15));
         assert_eq!(store.memory_bytes, 10 * BLOCK_BYTES as u64);
         store.forget(second);
         store.forget(second);
@@ -201,17 +219,25 @@ mod tests {
     #[test]
     fn beyond_the_limit_blocks_go_to_a_file_and_come_back() {
         let mut store = SnapshotStore::new(4 * BLOCK_BYTES as u64);
-        let saved: Vec<Saved> =
-            (0..20).map(|n| store.put(state(n * 3..n * 3 + 6)).unwrap()).collect();
+        let saved: Vec<Saved> = (0..20).map(|n| state(&mut store, n * 3..n * 3 + 6)).collect();
         assert_eq!(store.memory_bytes, 4 * BLOCK_BYTES as u64);
         assert_eq!(store.spill.as_ref().unwrap().blocks, 63 - 4);
         for (n, saved) in (0..).zip(&saved) {
-            assert_eq!(store.get(*saved).unwrap().unwrap(), state(n * 3..n * 3 + 6));
+            assert!(has(&store, *saved, n * 3..n * 3 + 6));
         }
         for saved in saved {
             store.forget(saved);
         }
         let spill = store.spill.as_ref().unwrap();
         assert_eq!((store.memory_bytes, spill.blocks, spill.end), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_state_that_is_larger_than_the_limit_is_never_in_memory_as_a_whole() {
+        let mut store = SnapshotStore::new(4 * BLOCK_BYTES as u64);
+        for seed in 0..100 {
+            store.hold(&Arc::new(page(seed))).unwrap();
+            assert!(store.memory_bytes <= 4 * BLOCK_BYTES as u64);
+        }
     }
 }

@@ -235,6 +235,8 @@ impl Executor {
     /// # Errors
     /// If the thread cannot change its identity.
     pub(crate) fn as_process<T>(&self, work: impl FnOnce() -> T) -> Result<T, HarnessFault> {
+        // Another executor of this thread would be left with the identity of this one.
+        self.context.activate()?;
         self.context.as_process(work)
     }
 
@@ -428,5 +430,32 @@ fn buffer_len(len: u64) -> Result<usize, Refusal> {
     match usize::try_from(len) {
         Ok(len) if len <= BUFFER_BYTES => Ok(len),
         _ => Err(Refusal::TooLong { len, max: BUFFER_BYTES }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    /// With two clients of NFS, the thread stayed the user that operations were executed as, and could not go back.
+    #[test]
+    fn acting_for_the_process_leaves_no_identity_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let executor = || {
+            Executor::new(OwnedFd::from(File::open(dir.path()).unwrap()), View::default()).unwrap()
+        };
+        let (mut one, mut other) = (executor(), executor());
+        if !one.can_switch_identity() {
+            println!("SKIP acting_for_the_process_leaves_no_identity_behind: needs root");
+            return;
+        }
+        one.apply(&Op::Identity { uid: 1000, gid: 1000, groups: Vec::new() }).unwrap();
+        other.observe().unwrap();
+        one.as_process(|| ()).unwrap();
+        other.release();
+        one.release();
+        assert!(rustix::process::geteuid().is_root());
     }
 }

@@ -60,8 +60,11 @@ thread_local! {
     static ORIGINAL: RefCell<Option<OriginalContext>> = const { RefCell::new(None) };
 }
 
+/// The thread is as it was before the first context.
 const NO_CONTEXT: u64 = 0;
-static NEXT_ID: AtomicU64 = AtomicU64::new(NO_CONTEXT + 1);
+/// A context was to be taken, and the thread may be half way.
+const UNKNOWN_CONTEXT: u64 = 1;
+static NEXT_ID: AtomicU64 = AtomicU64::new(UNKNOWN_CONTEXT + 1);
 
 /// Current directory, file mode creation mask and identity that an executor needs on its thread.
 pub(super) struct ThreadContext {
@@ -109,13 +112,16 @@ impl ThreadContext {
         let root = self.root.as_ref().ok_or_else(|| {
             HarnessFault::new("executing on an unmounted file system", "mount it first")
         })?;
-        ACTIVE.set(NO_CONTEXT);
-        if self.can_switch {
+        // What the thread has already is not set again: system calls are dear in a guest.
+        let is_original = ACTIVE.replace(UNKNOWN_CONTEXT) == NO_CONTEXT;
+        if self.can_switch && !is_original {
             become_user(&self.own)?;
         }
         call::fchdir(root.as_raw_fd())
             .map_err(|errno| HarnessFault::new("entering the directory of the subject", errno))?;
-        call::umask(self.umask).expect("umask(2) cannot fail");
+        if !is_original || self.umask != original_umask() {
+            call::umask(self.umask).expect("umask(2) cannot fail");
+        }
         if self.acting != self.own {
             become_user(&self.acting)?;
         }
@@ -134,7 +140,9 @@ impl ThreadContext {
         }
         ORIGINAL.with_borrow(|original| {
             let original = original.as_ref().expect("new() has set it");
-            call::umask(original.umask).expect("umask(2) cannot fail");
+            if self.umask != original.umask {
+                call::umask(original.umask).expect("umask(2) cannot fail");
+            }
             // The old directory may have been removed meanwhile, but it can still be entered.
             call::fchdir(original.dir.as_raw_fd()).expect("a directory that was current before");
         });
@@ -228,6 +236,11 @@ impl Drop for ThreadContext {
     fn drop(&mut self) {
         self.deactivate();
     }
+}
+
+/// The mask of the thread before the first context on it was taken.
+fn original_umask() -> u32 {
+    ORIGINAL.with_borrow(|original| original.as_ref().expect("new() has set it").umask)
 }
 
 /// Remembers where the thread is and gives it a directory and mask of its own.
