@@ -55,6 +55,11 @@ pub struct Quirks {
     /// Times that are set on the root directory are kept (FAT: it has no entry that could hold them,
     /// fs/fat/misc.c `fat_truncate_time`; exFAT forgets them at the unmount).
     pub root_times_kept: bool,
+    /// Who may write a file may set one of its times to the present one; elsewhere only both at once, one alone being
+    /// the owner's business (NFS: SETATTR cannot tell the two apart).
+    pub writers_touch_one_time: bool,
+    /// Times that are set on symbolic links are kept (NFS-Ganesha: it says so, and does nothing).
+    pub link_times_kept: bool,
     /// What is beyond this offset is left alone, where the largest file is found out by trying.
     pub offset_bytes_max: u64,
 
@@ -134,6 +139,9 @@ pub struct Quirks {
     /// With both `XATTR_CREATE` and `XATTR_REPLACE`, only the first counts (xfs). Elsewhere no attribute
     /// can fulfil both.
     pub xattr_create_wins: bool,
+    /// With both `XATTR_CREATE` and `XATTR_REPLACE`, the answer is `EINVAL` (NFS 4.2: SETXATTR has one option of
+    /// three).
+    pub xattr_both_flags_invalid: bool,
     /// Any name can be that of an attribute: in a namespace that nobody knows, and with nothing behind the
     /// prefix (ntfs3: its handler has the empty prefix, so that it is asked for every name).
     pub xattr_any_name: bool,
@@ -144,6 +152,11 @@ pub struct Quirks {
     /// for what it shows too small (overlayfs: `ovl_listxattr` removes its own names from the full list
     /// afterwards). See docs/FOUND_BUGS.md.
     pub listxattr_counts_hidden: bool,
+
+    /// `listxattr` of who may not read the file is refused or shows nothing (NFS 4.2: the server wants to be asked
+    /// by somebody who may read; a client that remembers that he may not does not ask). Elsewhere it needs no
+    /// permission.
+    pub listxattr_of_strangers_varies: bool,
 
     /// `SEEK_DATA`, and so a walk, does not find data in the last page below 2⁶³ (tmpfs). Nothing is
     /// written there. See docs/FOUND_BUGS.md.
@@ -181,6 +194,15 @@ pub struct Quirks {
     /// Data is written as who opened the file, so that whether a write drops setuid and setgid depends on him
     /// (NFS: the credentials of the open file go with every WRITE).
     pub writes_as_opener: bool,
+    /// Flags of `renameat2` that the file system does not have are refused before or after it is seen that the target
+    /// exists (NFS: the client does not look for a target that it does not know).
+    pub rename_target_unseen: bool,
+    /// Truncation leaves setuid and setgid, which truncate(2) allows (NFS: the client leaves clearing them to the
+    /// server, and the kernel's server does not know that it should).
+    pub truncation_keeps_privileges: bool,
+    /// Whether a truncation to the size that a file has drops setuid and setgid depends on who looks at the size
+    /// first (NFS: the client need not tell the server of it).
+    pub idle_truncation_varies: bool,
     /// A file that loses a name while it is open there gets another, hidden one until it is closed (NFS: the
     /// server may not know what is open; fs/nfs/unlink.c `nfs_sillyrename`). Until then its link count is one
     /// too large, and the directory is not empty.
@@ -201,6 +223,9 @@ pub struct Quirks {
     /// Device nodes have a size, that of the number that is stored (UBIFS: 4). Elsewhere 0; POSIX leaves it
     /// open, so that it is not compared.
     pub device_sizes: bool,
+    /// The numbers of device nodes are lost when they leave the kernel's memory (gfs2, ntfs3). They are not
+    /// compared, so that other things can be found. See docs/FOUND_BUGS.md.
+    pub device_numbers_lost: bool,
     /// What is never compared, because it already differed when the file system was empty: a path and
     /// what of it (`nlink`, `mode`, …). A campaign fills this in when it starts.
     pub not_compared: Vec<(FsPath, String)>,
@@ -319,6 +344,8 @@ const DEFAULT: Quirks = Quirks {
     time_used_min: i64::MIN,
     time_used_max: i64::MAX,
     root_times_kept: true,
+    writers_touch_one_time: false,
+    link_times_kept: true,
     offset_bytes_max: i64::MAX as u64,
     lacks: Vec::new(),
     fallocate_allocate: true,
@@ -348,9 +375,11 @@ const DEFAULT: Quirks = Quirks {
     rename_not_empty_exists: false,
     whiteout_group_of_target: false,
     xattr_create_wins: false,
+    xattr_both_flags_invalid: false,
     xattr_any_name: false,
     trusted_listed_to_all: false,
     listxattr_counts_hidden: false,
+    listxattr_of_strangers_varies: false,
     last_page_not_found: false,
     copy_may_be_short: true,
     cache_seconds: 0,
@@ -362,6 +391,9 @@ const DEFAULT: Quirks = Quirks {
     special_files_never_executable: false,
     ranges_as_caller: false,
     writes_as_opener: false,
+    rename_target_unseen: false,
+    truncation_keeps_privileges: false,
+    idle_truncation_varies: false,
     silly_renames: false,
     statfs_comparable: false,
     statfs_slack_bytes: 0,
@@ -369,6 +401,7 @@ const DEFAULT: Quirks = Quirks {
     statfs_counts_files: false,
     statfs_name_bytes: 255,
     device_sizes: false,
+    device_numbers_lost: false,
     not_compared: Vec::new(),
     segments_comparable: false,
     modes_not_kept: false,

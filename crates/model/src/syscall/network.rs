@@ -7,7 +7,7 @@
 //!
 //! [`Quirks::silly_renames`]: crate::Quirks::silly_renames
 
-use fathom_core::flags::{Access, OpenFlags};
+use fathom_core::flags::{Access, OpenFlags, RenameFlags};
 use fathom_core::{FsPath, Op, Slot, Target};
 
 use super::Model;
@@ -56,6 +56,25 @@ impl Model {
         kills && !self.current.identity.is_privileged()
     }
 
+    /// Whether a caller without privileges truncates a file that would lose setuid or setgid by it to the size that it
+    /// has, which the server need not hear of.
+    fn may_kill_by_truncation(&self, op: &Op) -> bool {
+        let (ino, len) = match op {
+            Op::Truncate { target, len } => (self.target(target), *len as u64),
+            Op::Open { path, flags, .. } if flags.contains(OpenFlags::O_TRUNC) => {
+                (self.resolve(path, Follow::Yes), 0)
+            }
+            _ => return false,
+        };
+        let Ok(attr) = ino.and_then(|ino| self.volume.attr(ino)) else { return false };
+        let quirks = self.quirks();
+        let varies = quirks.idle_truncation_varies && !quirks.truncation_keeps_privileges;
+        varies
+            && attr.size == len
+            && self.has_privileges_to_kill(&attr)
+            && !self.current.identity.is_privileged()
+    }
+
     /// Whether a call of its own on a range of an open file is made by somebody who could not open that file so.
     fn lacks_permission_for_range(&self, op: &Op) -> bool {
         let (read, write) = (Mask::READ, Mask::WRITE);
@@ -102,6 +121,23 @@ impl Model {
         if self.quirks().writes_as_opener && self.kills_by_writing(op) {
             return Some("whether setuid and setgid go depends on who opened the file");
         }
+        if let Op::Listxattr { target, .. } = op
+            && self.quirks().listxattr_of_strangers_varies
+            && self.target(target).is_ok_and(|ino| self.permission(ino, Mask::READ).is_err())
+        {
+            return Some("the client may remember that the caller must not read the file");
+        }
+        if let Op::Rename { to, flags, .. } = op
+            && self.quirks().rename_target_unseen
+            && !flags.is_empty()
+            && !flags.contains(RenameFlags::RENAME_EXCHANGE)
+            && self.resolve(to, Follow::No).is_ok()
+        {
+            return Some("the client may not know the target, and refuses the flags then");
+        }
+        if self.may_kill_by_truncation(op) {
+            return Some("whether setuid and setgid go depends on how the server hears of it");
+        }
         if let Op::Setxattr { name, .. } | Op::Getxattr { name, .. } | Op::Removexattr { name, .. } =
             op
             && name.as_bytes() == b"user."
@@ -133,7 +169,8 @@ impl Model {
 
 #[cfg(test)]
 mod tests {
-    use fathom_core::flags::{FallocateMode, RenameFlags};
+    use fathom_core::Mode;
+    use fathom_core::flags::FallocateMode;
 
     use super::super::testing::*;
     use super::*;
@@ -150,6 +187,66 @@ mod tests {
         given(&mut m, &[become_user(ALICE)]);
         assert!(m.unspecified(&fallocate(0)).is_some());
         assert_eq!(m.unspecified(&fallocate(1)), None);
+    }
+
+    /// Found with ext4 behind the kernel's server: truncate and `open(O_TRUNC)` of a file of one's own.
+    #[test]
+    fn truncation_leaves_setuid_unless_the_server_drops_it() {
+        let over = |layers: &[&str]| {
+            let mut quirks = Quirks::default();
+            for layer in layers {
+                quirks = quirks.with_layer(layer, (6, 12)).unwrap();
+            }
+            let mut m = model_with(quirks);
+            let chmod = Op::Chmod { target: at("f"), mode: Mode(0o6777) };
+            given(&mut m, &[file("f", 0o666), chmod, become_user(ALICE)]);
+            m
+        };
+        let truncate = |len| Op::Truncate { target: at("f"), len };
+        let open = open(0, "f", OpenFlags::O_WRONLY | OpenFlags::O_TRUNC);
+        let mode = |m: &Model| {
+            let ino = m.resolve(&path("f"), Follow::No).unwrap();
+            m.volume.attr(ino).unwrap().mode.perm()
+        };
+        let mut kernel = over(&["nfs-3"]);
+        given(&mut kernel, &[truncate(7), open.clone()]);
+        assert_eq!(mode(&kernel), 0o6777);
+        // The client does not tell the server of a size that the file has.
+        let mut fuse = over(&["nfs-4.2", "nfs-over-fuse"]);
+        assert!(fuse.unspecified(&truncate(0)).is_some() && fuse.unspecified(&open).is_some());
+        given(&mut fuse, &[truncate(7)]);
+        assert_eq!(mode(&fuse), 0o777);
+        assert_eq!(fuse.unspecified(&truncate(7)), None, "nothing is left to drop");
+        // It truncates as root (FSAL_VFS/file.c vfs_setattr2()).
+        let mut ganesha = over(&["nfs-4.2", "nfs-ganesha"]);
+        given(&mut ganesha, &[truncate(7), open]);
+        assert_eq!(mode(&ganesha), 0o6777);
+    }
+
+    /// Found with ext4 behind NFS 4.2 as an answer that was now success, now `EACCES`.
+    #[test]
+    fn who_may_not_read_a_file_need_not_see_the_names_of_its_attributes() {
+        let quirks = |layer| Quirks::default().with_layer(layer, (6, 12)).unwrap();
+        let list = |name: &str| Op::Listxattr { target: at(name), len: 100 };
+        let mut m = model_with(quirks("nfs-4.2"));
+        given(&mut m, &[file("f", 0o600), file("g", 0o644)]);
+        assert_eq!(m.unspecified(&list("f")), None);
+        given(&mut m, &[become_user(ALICE)]);
+        assert!(m.unspecified(&list("f")).is_some());
+        assert_eq!(m.unspecified(&list("g")), None);
+        assert!(!quirks("nfs-4.1").listxattr_of_strangers_varies);
+    }
+
+    /// Found with btrfs behind NFS 4.1 after a remount: `EINVAL`, not `EEXIST`.
+    #[test]
+    fn flags_of_renames_are_refused_with_or_without_a_look_at_the_target() {
+        let mut m = model_with(Quirks::default().with_layer("nfs-4.1", (6, 12)).unwrap());
+        given(&mut m, &[file("e", 0o644), file("f", 0o644)]);
+        let rename = |to: &str, flags| Op::Rename { from: path("e"), to: path(to), flags };
+        assert!(m.unspecified(&rename("f", RenameFlags::RENAME_NOREPLACE)).is_some());
+        assert_eq!(m.unspecified(&rename("g", RenameFlags::RENAME_NOREPLACE)), None);
+        assert_eq!(m.unspecified(&rename("f", RenameFlags::RENAME_EXCHANGE)), None);
+        assert_eq!(m.unspecified(&rename("f", RenameFlags::empty())), None);
     }
 
     #[test]

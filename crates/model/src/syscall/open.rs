@@ -59,8 +59,7 @@ impl Model {
         let truncate = flags.contains(OpenFlags::O_TRUNC) && !found.created;
         if truncate && self.volume.attr(found.ino)?.kind == Kind::File {
             // handle_truncate: as ftruncate(2), privileges and times included.
-            self.drop_privileges(found.ino)?;
-            self.volume.truncate(found.ino, 0)?;
+            self.truncate_without_privileges(found.ino, 0)?;
             self.volume.set_times(found.ino, None, Some(SetTime::Now))?;
         }
         self.install(slot, found.ino, flags)

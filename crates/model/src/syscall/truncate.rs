@@ -26,13 +26,20 @@ impl Model {
         if len > self.quirks().file_bytes_max {
             return Err(Errno::EFBIG);
         }
-        self.drop_privileges(ino)?;
-        self.volume.truncate(ino, len)?;
+        self.truncate_without_privileges(ino, len)?;
         if matches!(target, Target::Slot(_)) {
             // Even if the size stays: do_ftruncate asks for ATTR_MTIME, do_sys_truncate does not.
             self.volume.set_times(ino, None, Some(SetTime::Now))?;
         }
         Ok(0)
+    }
+
+    /// Changes the size; setuid and setgid go, unless they stay here.
+    pub(super) fn truncate_without_privileges(&mut self, ino: Ino, len: u64) -> Result<(), Errno> {
+        if !self.quirks().truncation_keeps_privileges {
+            self.drop_privileges(ino)?;
+        }
+        self.volume.truncate(ino, len)
     }
 
     /// `vfs_truncate`

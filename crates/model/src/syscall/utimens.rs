@@ -32,6 +32,11 @@ impl Model {
             match (atime, mtime) {
                 // Who can write can also touch.
                 (TimeArg::Now, TimeArg::Now) => self.permission(ino, Mask::WRITE)?,
+                (TimeArg::Now, TimeArg::Omit) | (TimeArg::Omit, TimeArg::Now)
+                    if self.quirks().writers_touch_one_time =>
+                {
+                    self.permission(ino, Mask::WRITE)?;
+                }
                 _ => return Err(Errno::EPERM),
             }
         }
@@ -124,6 +129,48 @@ mod tests {
         let times = attr(&m, "f").times;
         assert!(matches!((times.atime, times.mtime), (Stamp::At { sec: 5, .. }, Stamp::Tick(_))));
     }
+
+    /// Found with ext4 behind NFS 3: the client had cut 0.999999999 to 0.
+    #[test]
+    fn the_first_and_the_last_second_of_nfs_3_have_no_fractions() {
+        let mut m =
+            model_with(Quirks::profile("ext4").unwrap().with_layer("nfs-3", (6, 12)).unwrap());
+        let first = TimeArg::At { sec: 0, nsec: 999_999_999 };
+        let last = TimeArg::At { sec: u32::MAX.into(), nsec: 1 };
+        given(&mut m, &[file("f", 0o644), utimens(at("f"), first, last)]);
+        let times = attr(&m, "f").times;
+        assert_eq!(times.atime, Stamp::At { sec: 0, nsec: 0 });
+        assert_eq!(times.mtime, Stamp::At { sec: u32::MAX.into(), nsec: 0 });
+    }
+
+    /// Found with the reference behind the kernel's server, all versions: success, not `EPERM`.
+    #[test]
+    fn over_nfs_who_may_write_can_touch_one_of_two_times() {
+        let mut m = model_with(Quirks::default().with_layer("nfs-3", (6, 12)).unwrap());
+        given(&mut m, &[file("rw", 0o666), file("ro", 0o644), become_user(ALICE)]);
+        let table = [
+            (utimens(at("rw"), OMIT, NOW), Ok(0)),
+            (utimens(at("rw"), NOW, OMIT), Ok(0)),
+            (utimens(at("ro"), OMIT, NOW), Err(E::EACCES)),
+            (utimens(at("rw"), OMIT, PAST), Err(E::EPERM)),
+            (utimens(at("rw"), NOW, PAST), Err(E::EPERM)),
+        ];
+        check(&mut m, &table);
+    }
+
+    /// Found with ext4 behind NFS 4.0 of Ganesha.
+    #[test]
+    fn links_behind_ganesha_keep_no_times() {
+        let kept = |quirks: Quirks| {
+            let mut m = model_with(quirks);
+            let link = Op::Symlink { target: "x".into(), path: path("s") };
+            given(&mut m, &[link, utimens(Target::Link(path("s")), PAST, PAST)]);
+            matches!(attr(&m, "s").times.mtime, Stamp::At { .. })
+        };
+        assert!(kept(Quirks::default()));
+        assert!(!kept(Quirks::default().with_layer("nfs-ganesha", (6, 12)).unwrap()));
+    }
+
     #[test]
     fn a_root_without_an_entry_keeps_no_times() {
         let set = |quirks: Quirks, name: &str| {

@@ -61,6 +61,10 @@ impl Model {
         let ino = self.target(target)?;
         self.may_change_xattr(ino, name)?;
         handler(self.quirks(), name)?;
+        let both = XattrFlags::XATTR_CREATE | XattrFlags::XATTR_REPLACE;
+        if self.quirks().xattr_both_flags_invalid && flags.contains(both) {
+            return Err(Errno::EINVAL);
+        }
         // Before they look for the attribute (ubifs_xattr_set, btrfs_setxattr).
         if value.len > u64::from(self.quirks().xattr_value_bytes_max) {
             return Err(Errno::ERANGE);
@@ -252,6 +256,26 @@ mod tests {
             (set(Target::Slot(9), "user.a", 1, 0), Err(E::EBADF)),
             (get(at("nope"), "", 0), Err(E::ERANGE)),
             (remove(at("nope"), &long), Err(E::ERANGE)),
+        ];
+        check(&mut m, &table);
+    }
+
+    /// Found with ext4 behind NFS 4.2, as `EINVAL` instead of `EEXIST` and `ENODATA`.
+    #[test]
+    fn nfs_has_one_option_and_so_refuses_both_flags() {
+        let layered = |layer| Quirks::default().with_layer(layer, (6, 12)).unwrap();
+        let both = (XattrFlags::XATTR_CREATE | XattrFlags::XATTR_REPLACE).bits();
+        let mut m = model_with(layered("nfs-4.2"));
+        given(&mut m, &[file("f", 0o644)]);
+        let table = [
+            (set(at("f"), "user.a", 1, both), Err(E::EINVAL)),
+            (set(at("f"), "user.a", 1, 0), Ok(0)),
+            (set(at("f"), "user.a", 1, both), Err(E::EINVAL)),
+            (set(at("f"), "user.a", 1, 1), Err(E::EEXIST)),
+            (set(at("f"), "user.b", 1, 2), Err(E::ENODATA)),
+            // The client looks at these first.
+            (set(at("nope"), "user.a", 1, both), Err(E::ENOENT)),
+            (set(at("f"), "trusted.a", 1, both), Err(E::EOPNOTSUPP)),
         ];
         check(&mut m, &table);
     }

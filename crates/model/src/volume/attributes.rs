@@ -1,7 +1,7 @@
 //! Operations on mode, owner, times and extended attributes.
 
 use fathom_core::flags::XattrFlags;
-use fathom_core::{Errno, FsBytes, Mode, Stamp};
+use fathom_core::{Errno, FsBytes, Kind, Mode, Stamp};
 
 use super::inode::Xattrs;
 use super::state::State;
@@ -87,7 +87,10 @@ impl Volume {
             return Ok(());
         }
         let quirks = &self.state.config.quirks;
-        let (grain, is_kept) = (quirks.time_grain_nsec, ino != ROOT || quirks.root_times_kept);
+        let is_link = self.attr(ino)?.kind == Kind::Symlink;
+        let is_kept =
+            (ino != ROOT || quirks.root_times_kept) && (!is_link || quirks.link_times_kept);
+        let grain = quirks.time_grain_nsec;
         let (state, now) = self.edit();
         let stamp = |time| match time {
             SetTime::Now => now,

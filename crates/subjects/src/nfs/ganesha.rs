@@ -108,12 +108,21 @@ impl Ganesha {
         self.wait_until_ready()
     }
 
+    /// Starts it again if it has ended by itself, which was told: clients would wait for it for ever.
+    pub(super) fn ensure_running(&mut self) -> Result<(), SubjectError> {
+        if self.last_words().is_none() {
+            return Ok(());
+        }
+        self.process = spawn(&self.place)?;
+        self.wait_until_ready()
+    }
+
     fn wait_until_ended(&mut self) -> Result<(), SubjectError> {
         let start = Instant::now();
         while matches!(self.process.try_wait(), Ok(None)) {
             if start.elapsed() > PATIENCE {
+                // Whoever waits for it waits for ever: it may itself wait in the kernel.
                 let _ = self.process.kill();
-                let _ = self.process.wait();
                 return Err(SubjectError::Nfs(format!("Ganesha does not end: {}", self.said())));
             }
             std::thread::sleep(LOOK_EVERY);
@@ -145,7 +154,7 @@ impl Drop for Ganesha {
     fn drop(&mut self) {
         // What it served is about to go, too.
         let _ = self.process.kill();
-        let _ = self.process.wait();
+        let _ = self.wait_until_ended();
         for dir in WRITTEN {
             let _ = rustix::mount::unmount(dir, rustix::mount::UnmountFlags::DETACH);
         }
@@ -161,6 +170,14 @@ fn spawn(place: &Path) -> Result<Child, SubjectError> {
         .arg("-p")
         .arg(place.join("pid"))
         .process_group(0)
+        // Operations are executed in the export. A server that starts there would be the last to use its own
+        // client, and wait for itself when it ends: DESTROY_SESSION of NFS 4.1 (fs/nfs/nfs4client.c
+        // `nfs41_shutdown_client()`).
+        .current_dir("/")
+        // Operations may be those of another user, who stays the real one when we act for ourselves, and access(2),
+        // by which it looks for its log, goes by the real one: it would end without a word.
+        .uid(0)
+        .gid(0)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

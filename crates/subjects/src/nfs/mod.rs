@@ -168,7 +168,12 @@ impl NfsBackend {
         self.settle();
         const DROP: &str = "/proc/sys/vm/drop_caches";
         // Names and inodes; pages of files go with their inodes.
-        fs::write(DROP, "2").map_err(SubjectError::io("write", DROP))
+        fs::write(DROP, "2").map_err(SubjectError::io("write", DROP))?;
+        // The server's threads close the files that it had kept open (fs/nfsd/filecache.c `nfsd_file_lru_scan()`).
+        // Whoever removes a directory waits for names in it that are just being forgotten by asking again and again
+        // (fs/dcache.c `shrink_dcache_parent()`): on a clock that stands still meanwhile, for ever.
+        self.settle();
+        Ok(())
     }
 
     /// Lets the clients ask for their roots, the only thing that they still know.
@@ -209,6 +214,7 @@ impl Backend for NfsBackend {
     }
 
     fn reset(&mut self) -> Result<OwnedFd, HarnessFault> {
+        self.server.ensure_running()?;
         self.forget_caches()?;
         let through = self.server.remembers().then(|| self.clients[0].mount());
         self.store.reset(through)?;
@@ -222,6 +228,7 @@ impl Backend for NfsBackend {
 
     /// The client unmounts and mounts; the server does not notice.
     fn remount(&mut self) -> Result<OwnedFd, HarnessFault> {
+        self.server.ensure_running()?;
         self.clients.clear();
         self.clients = Client::mount_all(&self.setup)?;
         Ok(self.root()?)

@@ -31,6 +31,14 @@ impl Server {
         })
     }
 
+    /// Brings it back if it has ended by itself.
+    pub(super) fn ensure_running(&mut self) -> Result<(), SubjectError> {
+        match self {
+            Server::Kernel(_) => Ok(()),
+            Server::Ganesha(server) => server.ensure_running(),
+        }
+    }
+
     /// Whether it believes what it remembers of the store although that is another one now.
     pub(super) fn remembers(&self) -> bool {
         matches!(self, Server::Ganesha(_))
