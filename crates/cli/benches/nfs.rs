@@ -9,7 +9,7 @@ use serde_json::Value;
 /// Runs of each, alternating; the median counts.
 const RUNS: usize = 3;
 /// Time of one run.
-const BUDGET: &str = "15s";
+const BUDGET: &str = "20s";
 
 fn main() {
     if let Some(code) = fathom_guest::take_over() {

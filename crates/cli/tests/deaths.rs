@@ -275,6 +275,24 @@ fn nothing_outlives_the_supervisor_or_the_worker() {
     }
 }
 
+/// What it does instead is the question that its developer asks next.
+#[test]
+fn a_daemon_that_does_not_mount_is_told_with_its_processes() {
+    if !is_root() {
+        return println!(
+            "SKIP a_daemon_that_does_not_mount_is_told_with_its_processes: needs root"
+        );
+    }
+    let dir = scratch();
+    let args = ["check", "fuse:sleep 60; true {mnt}", "--start-within", "1s"];
+    let output = Running::start(&args, dir.path()).wait();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let expected =
+        ["had not mounted after 1 s", "its processes: fathom-sandbox (S", "sh (S", "sleep (S"];
+    assert!(expected.iter().all(|words| said.contains(words)), "{said}");
+}
+
 #[test]
 fn a_daemon_that_stops_answering_is_a_finding_and_is_ended() {
     if !is_root() {

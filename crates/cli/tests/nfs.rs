@@ -119,7 +119,8 @@ fn mutants_behind_the_server_and_lies_of_a_proxy_are_found_and_replay() {
     clean(&kernel, "nfs:ext4 --nfs 3 --mutant honest-proxy --seed 1 --ops 500");
     let lies = ["drop-write", "stale-attributes", "swap-names"];
     let lies = lies.map(|lie| format!("nfs:ext4 --nfs 3 --mutant {lie}"));
-    let mutants = ["mkdir-nlink"].map(|mutant| format!("nfs:reffs --mutant {mutant}"));
+    let mutants = ["mkdir-nlink", "unlink-neighbour", "extend-size", "rmdir-errno"]
+        .map(|mutant| format!("nfs:reffs --mutant {mutant}"));
     for words in lies.iter().chain(&mutants) {
         let dir = scratch();
         let words: Vec<&str> = words.split(' ').chain("--seed 1 --ops 4000".split(' ')).collect();
@@ -146,6 +147,8 @@ fn ganesha_is_not_accused() {
     }
     clean(&kernel, "nfs:ext4 --server ganesha --nfs 3 --seed 1 --ops 200");
     clean(&kernel, "nfs:tmpfs --server ganesha --nfs 4.1 --seed 2 --ops 100");
+    // A server that was started again was in its own export, and waited for itself when it ended.
+    clean(&kernel, "nfs:tmpfs --server ganesha --nfs 4.1 --seed 1 --ops 100");
 }
 
 /// Debian's kernel has its server as a module, which is hidden.

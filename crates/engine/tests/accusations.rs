@@ -146,6 +146,31 @@ fn what_is_old_is_told_from_what_is_wrong() {
     assert!(matches!(wrong, Verdict::Violation(_)), "{wrong:?}");
 }
 
+fn without_device_number(_: &FsPath, entry: &mut fathom_core::Entry, _: bool) {
+    entry.rdev = (0, 0);
+}
+
+fn without_device_number_and_mode(path: &FsPath, entry: &mut fathom_core::Entry, _: bool) {
+    entry.rdev = (0, 0);
+    if path.as_bytes() == b"n" {
+        entry.mode = Mode(0o020000);
+    }
+}
+
+#[test]
+fn numbers_of_devices_that_are_lost_hide_nothing_else() {
+    let ops = [Op::Mknod { path: "n".into(), mode: Mode(0o020644), dev: (254, 255) }];
+    let lost = Quirks { device_numbers_lost: true, ..Quirks::default() };
+    let lost = Config { quirks: lost, ..Config::default() };
+    let new = |change| Seen::new(Config::default(), change);
+    let verdict = last_verdict(&mut new(without_device_number), &lost, &ops);
+    assert_eq!(verdict, Verdict::Ok);
+    let verdict = last_verdict(&mut new(without_device_number), &Config::default(), &ops);
+    assert!(matches!(verdict, Verdict::Violation(Violation::Tree { .. })), "{verdict:?}");
+    let verdict = last_verdict(&mut new(without_device_number_and_mode), &lost, &ops);
+    assert!(matches!(verdict, Verdict::Violation(Violation::Tree { .. })), "{verdict:?}");
+}
+
 #[derive(Default)]
 struct Notes(Vec<String>);
 

@@ -53,3 +53,26 @@ fn confirming_and_shrinking_is_part_of_the_budget() {
     // A quarter more for the first finding, a second for each of the others' ends, and a slow machine.
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }
+
+/// In a guest with a clock of its own the time for shrinking never ends, and such a campaign did not, either.
+#[test]
+fn shrinking_ends_after_so_many_operations_where_the_clock_stands_still() {
+    let shrunk = |ops_max: Option<u64>| {
+        let quirks = Quirks::profile("model").unwrap();
+        let reference = Config { quirks, ..Config::default() };
+        let mutant = Some(Mutant::ShrinkLostOnRemount);
+        let mut subject = ModelSubject::new(Config { mutant, ..reference.clone() }).unwrap();
+        let mut plan = Plan::new(7, Workload::default(), reference);
+        plan.explore.strategy = Strategy::Walk;
+        plan.explore.remounts = Some(Remounts::Every(500));
+        plan.config.check.findings_max = 1;
+        plan.config.check.shrink_seconds = 600;
+        plan.shrink_ops_max = ops_max;
+        plan.ops_max = Some(60_000);
+        let report = check(&mut subject, &plan, &mut Silent).unwrap();
+        report.findings[0].minimal.steps.len()
+    };
+    let (none, few, all) = (shrunk(Some(0)), shrunk(Some(2_000)), shrunk(None));
+    assert!(none > few && few > all, "{none}, {few}, {all}");
+    assert_eq!(shrunk(Some(10_000_000)), all);
+}

@@ -71,7 +71,7 @@ pub(crate) fn run(
     };
     report.elapsed = worker::elapsed(report.elapsed);
     let ending = observer.finish(|run| finish(run, &report))?;
-    if report.calls == 0 && ending == Ending::Clean {
+    if report.calls == 0 && ending == Ending::Clean && worker::is_first_guest() {
         bail!("nothing was executed: this run says nothing about {}", checked.spec);
     }
     let execution = execution::take().map(|execution| execution.summary());

@@ -54,7 +54,7 @@ pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
     let coverage = own::report(&report.coverage, &title, report.stats.elapsed.as_secs_f64());
     files.write_or_say(&coverage);
     let ending = observer.finish(|run| describe(run, &report))?;
-    if report.stats.ops == 0 && ending == Ending::Clean {
+    if report.stats.ops == 0 && ending == Ending::Clean && worker::is_first_guest() {
         bail!("nothing was executed: this run says nothing about {}", checked.spec);
     }
     let execution = execution::take().map(|execution| execution.summary());

@@ -77,6 +77,11 @@ pub(crate) fn attach_in_guest() -> Result<()> {
 pub(crate) const CAMPAIGN: &str = "campaign.json";
 pub(crate) const BOARD: &str = "board";
 
+/// Whether nothing was executed before by guests of the same campaign that have died.
+pub(crate) fn is_first_guest() -> bool {
+    in_guest().is_none_or(|guest| guest.ops_before == 0)
+}
+
 /// What the supervisor decided, if this process runs in a guest.
 pub(crate) fn in_guest() -> Option<&'static InGuest> {
     GUEST.get()

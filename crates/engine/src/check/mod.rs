@@ -75,6 +75,9 @@ pub struct Plan {
     pub ops_max: Option<u64>,
     /// Ends after this time; verifying and shrinking a finding may take longer.
     pub budget: Option<Duration>,
+    /// Looking for a shorter way to a finding ends after so many operations: where the clock stands still, the
+    /// time for it never ends.
+    pub shrink_ops_max: Option<u64>,
     /// Where operations come from.
     pub workload: Workload,
     /// The file in which the map of a tour is kept, and whether to go on with it.
@@ -100,6 +103,7 @@ impl Plan {
             explore: Exploration::default(),
             ops_max: None,
             budget: None,
+            shrink_ops_max: None,
             workload: Workload::Ops,
             map: None,
             labels: BTreeMap::new(),

@@ -96,6 +96,7 @@ pub fn investigate(
         let deadline = Instant::now() + Duration::from_secs(plan.config.check.shrink_seconds);
         let mut shrinker = Shrinker::new(runner, signature.clone(), deadline)
             .supervised(&plan.supervision)
+            .within(plan.shrink_ops_max)
             .about(&case.violation);
         minimal = shrinker.shrink(&case.ops()).and_then(Case::of_run).unwrap_or(minimal);
     }

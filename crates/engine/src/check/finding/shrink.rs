@@ -24,6 +24,8 @@ pub(crate) struct Shrinker<'a, 'b> {
     runner: &'a mut Runner<'b>,
     signature: Signature,
     deadline: Instant,
+    /// Operations that may still be executed, where no clock tells when to end.
+    ops_left: Option<u64>,
     /// The supervisor, who may ask for an earlier end.
     supervision: Supervision,
     /// The runner that tries candidates.
@@ -36,7 +38,13 @@ impl<'a, 'b> Shrinker<'a, 'b> {
     /// A shrinker that keeps `signature`.
     pub(crate) fn new(runner: &'a mut Runner<'b>, signature: Signature, deadline: Instant) -> Self {
         let (supervision, compare) = (None, CompareTrees::AtTheEnd);
-        Shrinker { runner, signature, deadline, supervision, compare, paths: Vec::new() }
+        let (ops_left, paths) = (None, Vec::new());
+        Shrinker { runner, signature, deadline, ops_left, supervision, compare, paths }
+    }
+
+    /// Ends after so many operations, too.
+    pub(crate) fn within(self, ops_max: Option<u64>) -> Self {
+        Shrinker { ops_left: ops_max, ..self }
     }
 
     /// Looks first at what has to do with the paths that `violation` names.
@@ -138,7 +146,8 @@ impl<'a, 'b> Shrinker<'a, 'b> {
     /// Tries smaller arguments for one operation after the other.
     fn reduce_arguments(&mut self, mut ops: Vec<Op>) -> Vec<Op> {
         let mut at = 0;
-        while at < ops.len() {
+        // With thousands of operations, only making the candidates takes minutes.
+        while at < ops.len() && !self.is_late() {
             let mut tries = smaller(&ops[at]);
             let reduced = tries.find_map(|op| {
                 let mut candidate = ops.clone();
@@ -156,7 +165,8 @@ impl<'a, 'b> Shrinker<'a, 'b> {
     /// Tries to do without directories and with short names.
     fn simplify_paths(&mut self, mut ops: Vec<Op>) -> Vec<Op> {
         for simpler in [shorten_paths, shorten_names] {
-            while let Some(simple) = simpler(&ops).iter().find_map(|version| self.attempt(version))
+            while !self.is_late()
+                && let Some(simple) = simpler(&ops).iter().find_map(|version| self.attempt(version))
             {
                 ops = simple;
             }
@@ -169,13 +179,17 @@ impl<'a, 'b> Shrinker<'a, 'b> {
         if ops.is_empty() || self.is_late() {
             return None;
         }
-        let run = self.runner.run(ops, self.compare).ok()?;
+        let run = self.runner.run(ops, self.compare);
+        let executed = run.as_ref().map_or(ops.len(), |run| run.steps.len()) as u64;
+        self.ops_left = self.ops_left.map(|left| left.saturating_sub(executed));
+        let run = run.ok()?;
         (run.signature().as_ref() == Some(&self.signature))
             .then(|| run.steps.into_iter().map(|step| step.op).collect())
     }
 
     fn is_late(&self) -> bool {
         self.supervision.as_ref().is_some_and(|by| by.wants_the_end())
+            || self.ops_left == Some(0)
             || Instant::now() >= self.deadline
     }
 }
