@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "every test program uses a part")]
 
 use std::collections::BTreeSet;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use fathom_core::flags::{
     AccessMode, FallocateMode, MsyncFlags, OpenFlags, RenameFlags, SyncRangeFlags, Whence,
@@ -19,6 +21,15 @@ pub(crate) fn skip(test: &str, reason: impl std::fmt::Display) {
 
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < deadline, "{what}: not within 20 seconds");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 pub(crate) fn path(name: &str) -> Target {
