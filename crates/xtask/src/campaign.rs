@@ -82,7 +82,9 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
             let only = ["--", "killed_guests_leave_nothing"];
             shell::run(shell::cargo().args(test).args(only).env("FATHOM_GUEST_KILLS", GUEST_KILLS))
         }
-        Name::GuestFilesystems | Name::DebugKernel | Name::Nfs => guests(name, minutes, &[]),
+        Name::GuestFilesystems | Name::DebugKernel | Name::Nfs => {
+            guests(name, guest_campaign::Plan { minutes, only: &[], jobs: 1 })
+        }
         Name::Layered => long_workloads::layered(minutes, &fathom),
         Name::Callers => long_workloads::callers(minutes, &fathom),
         Name::Ace2 => ace2::run(&program(), minutes),
@@ -101,7 +103,7 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
 
 /// Runs the pieces of [`guest_campaign`] with the release binary, or with the program that FATHOM_PROGRAM
 /// names.
-pub(crate) fn guests(name: Name, minutes: u64, only: &[String]) -> Result<()> {
+pub(crate) fn guests(name: Name, plan: guest_campaign::Plan<'_>) -> Result<()> {
     let kind = match name {
         Name::DebugKernel => guest_campaign::Kind::DebugKernel,
         Name::Nfs => guest_campaign::Kind::Nfs,
@@ -111,7 +113,7 @@ pub(crate) fn guests(name: Name, minutes: u64, only: &[String]) -> Result<()> {
     if given.is_none() {
         shell::run(shell::cargo().args(["build", "--release", "--quiet", "--package", "fathom"]))?;
     }
-    guest_campaign::run(kind, minutes, only, &given.unwrap_or_else(program))
+    guest_campaign::run(kind, plan, &given.unwrap_or_else(program))
 }
 
 /// Runs the rows of [`hunt`] with the release binary, or with the program that FATHOM_PROGRAM names.

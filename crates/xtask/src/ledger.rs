@@ -52,7 +52,8 @@ impl Ledger {
         let dir = self.file.parent().context("a file is in a directory")?;
         fs::create_dir_all(dir)?;
         let mut file = File::options().append(true).create(true).open(&self.file)?;
-        writeln!(file, "{line}")?;
+        // At once: another campaign may be adding its pieces.
+        file.write_all(format!("{line}\n").as_bytes())?;
         self.lines.push(line);
         Ok(())
     }

@@ -70,6 +70,9 @@ enum Task {
         /// Of `hunt`, `fsck` and those in guests: only these rows
         #[arg(long, value_name = "ROW")]
         only: Vec<String>,
+        /// Of those in guests: so many pieces of a minute at once
+        #[arg(long, default_value = "1")]
+        jobs: usize,
     },
 }
 
@@ -91,8 +94,9 @@ fn main() -> ExitCode {
                 | campaign::Name::Nfs),
             minutes,
             only,
+            jobs,
             ..
-        } => campaign::guests(name, minutes, &only),
+        } => campaign::guests(name, guest_campaign::Plan { minutes, only: &only, jobs }),
         Task::Campaign { name: campaign::Name::Fsck, minutes, only, .. } => {
             campaign::built_program().and_then(|program| fsck::run(&program, minutes, &only))
         }
