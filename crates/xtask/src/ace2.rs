@@ -1,6 +1,6 @@
 //! `cargo xtask campaign ace2`: ACE's sequences of two operations on btrfs and ext4, in guests.
 //!
-//! The workloads are divided into pieces, as many at once as there are cores. A piece that is done is kept
+//! The workloads are divided into pieces, `--jobs` of them at once. A piece that is done is kept
 //! ([`Ledger`]); one that was interrupted, also by `kill -9`, goes on from its checkpoint the next time. The
 //! campaign stops after its minutes, and says how much is done and how fast that was.
 
@@ -12,28 +12,30 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use crate::guest_campaign::Plan;
 use crate::ledger::{self, Ledger};
 use crate::shell;
 
 /// Without FATHOM_GUEST_KERNEL.
 const DEFAULT_KERNEL: &str = "6.12";
 
-/// Pieces of each file system.
-const PIECES: usize = 256;
+/// Pieces of each file system: of some 54 workloads, so that minutes of a busy machine come to an end of one.
+const PIECES: usize = 4096;
 
 /// The file systems, in turn.
 const FILE_SYSTEMS: [&str; 2] = ["btrfs", "ext4"];
 
 /// Runs pieces until the time is over.
-pub(crate) fn run(program: &Path, minutes: u64) -> Result<()> {
+pub(crate) fn run(program: &Path, plan: Plan<'_>) -> Result<()> {
+    let Plan { minutes, only, jobs } = plan;
     let kernel = ledger::kernel(DEFAULT_KERNEL);
     let ledger = Ledger::open("ace2")?;
     let deadline = Instant::now() + Duration::from_secs(minutes * 60);
+    let is_wanted = |fs: &str| only.is_empty() || only.iter().any(|name| name == fs);
     let all = (1..=PIECES).flat_map(|piece| FILE_SYSTEMS.map(|fs| (fs, piece)));
     let open: Vec<(&str, usize)> =
-        all.filter(|(fs, piece)| !ledger.has(fs, *piece as u64)).collect();
+        all.filter(|(fs, piece)| is_wanted(fs) && !ledger.has(fs, *piece as u64)).collect();
     let (open, ledger) = (Mutex::new(open.into_iter()), Mutex::new(ledger));
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let work = || -> Result<()> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -45,7 +47,7 @@ pub(crate) fn run(program: &Path, minutes: u64) -> Result<()> {
         }
     };
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn(work)).collect();
         workers.into_iter().try_for_each(|worker| worker.join().expect("it does not panic"))
     })?;
     let ledger = ledger.into_inner().expect("nobody panics with it");
@@ -93,7 +95,7 @@ fn run_piece(
             "workloads": workloads,
             "crash_states": report["crash_states"],
             "seconds": report["seconds"],
-            "findings": ledger::signatures(&report),
+            "findings": ledger::causes(&report),
         })
     }))
 }
@@ -105,7 +107,7 @@ fn tell(ledger: &Ledger, fs: &str) -> u64 {
     let findings = ledger.of(fs).filter_map(|line| line["findings"].as_array()).map(Vec::len);
     let findings = findings.sum::<usize>() as u64;
     println!(
-        "{fs:6} {pieces:>4} of {PIECES} {:>10} {:>12} {:>8.0} {findings:>8}",
+        "{fs:6} {pieces:>4} of {PIECES:<4} {:>10} {:>12} {:>8.0} {findings:>8}",
         sum("workloads"),
         sum("crash_states"),
         sum("seconds"),

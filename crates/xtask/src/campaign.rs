@@ -42,6 +42,9 @@ pub(crate) enum Name {
     /// ACE's sequences of two operations on btrfs and ext4 in guests (FATHOM_GUEST_KERNEL), at CrashMonkey's
     /// points, in pieces that can be interrupted
     Ace2,
+    /// Everything that `check` generates while the power of ext4, xfs, btrfs (root) and of f2fs in a guest
+    /// (FATHOM_GUEST_KERNEL) is cut, so many minutes each; goes on where it was interrupted
+    CrashOps,
     /// Foreign test suites on the served reference: pjdfstest, fsx, LTP's file-system calls (root)
     Suites,
     /// 200 runs killed at random moments leave no mount, no device, no file, no process (root)
@@ -87,7 +90,10 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
         }
         Name::Layered => long_workloads::layered(minutes, &fathom),
         Name::Callers => long_workloads::callers(minutes, &fathom),
-        Name::Ace2 => ace2::run(&program(), minutes),
+        Name::Ace2 => {
+            ace2::run(&program(), guest_campaign::Plan { minutes, only: &[], jobs: cores() })
+        }
+        Name::CrashOps => crate::crash_ops::run(&program(), minutes, &[]),
         Name::Fsck => crate::fsck::run(&program(), minutes, &[]),
         Name::Suites => suites::run(&program()),
         Name::Kills => {
@@ -122,6 +128,10 @@ pub(crate) fn hunt(seconds: u64, guest: Option<&str>, only: &[String]) -> Result
         shell::run(shell::cargo().args(["build", "--release", "--quiet", "--package", "fathom"]))?;
     }
     crate::hunt::run(&program(), seconds, guest, only)
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn findings() -> std::path::PathBuf {

@@ -100,6 +100,12 @@ pub(crate) fn signatures(report: &Value) -> Vec<Value> {
     findings.iter().map(|finding| finding["signature"].clone()).collect()
 }
 
+/// The causes of the findings of a report of `fathom crash`, which have no signatures.
+pub(crate) fn causes(report: &Value) -> Vec<Value> {
+    let findings = report["findings"].as_array().map(Vec::as_slice).unwrap_or_default();
+    findings.iter().map(|finding| finding["cause"].clone()).collect()
+}
+
 /// The commit that the working tree is at; empty outside of a checkout.
 fn version() -> String {
     let mut git = Command::new("git");

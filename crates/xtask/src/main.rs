@@ -6,6 +6,7 @@ mod ace2;
 mod bench;
 mod bpf;
 mod campaign;
+mod crash_ops;
 mod dist;
 mod fsck;
 mod guest_campaign;
@@ -99,6 +100,13 @@ fn main() -> ExitCode {
         } => campaign::guests(name, guest_campaign::Plan { minutes, only: &only, jobs }),
         Task::Campaign { name: campaign::Name::Fsck, minutes, only, .. } => {
             campaign::built_program().and_then(|program| fsck::run(&program, minutes, &only))
+        }
+        Task::Campaign { name: campaign::Name::CrashOps, minutes, only, .. } => {
+            campaign::built_program().and_then(|program| crash_ops::run(&program, minutes, &only))
+        }
+        Task::Campaign { name: campaign::Name::Ace2, minutes, only, jobs, .. } => {
+            let plan = guest_campaign::Plan { minutes, only: &only, jobs };
+            campaign::built_program().and_then(|program| ace2::run(&program, plan))
         }
         Task::Campaign { name, minutes, .. } => campaign::run(name, minutes),
     };
