@@ -203,3 +203,49 @@ fn a_disk_that_drops_flushes_is_found_on_btrfs() {
     let more = ["--mutant", "drop-flush", "--level", "lost"];
     finds("btrfs", &more, &["unmountable", "lost_entry", "unreadable"]);
 }
+
+/// Journal commits after 5 s and writeback after 30 s are crashed too: in a guest waiting takes no time.
+#[test]
+fn waiting_shows_what_the_kernel_writes_by_itself() {
+    let Ok(kernel) = std::env::var("FATHOM_GUEST_KERNEL") else {
+        println!("SKIP waiting_shows_what_the_kernel_writes_by_itself: set FATHOM_GUEST_KERNEL");
+        return;
+    };
+    let dir = scratch();
+    let states = |more: &[&str]| {
+        let workloads = ["crash", "ext4", "--guest", &kernel, "--workload", "ace:1"];
+        let levels = ["--ace-ops", "creat", "--level", "linear", "--no-probe", "--no-checker"];
+        let end = ["--states", "6"];
+        let (code, report) = json(&[&workloads[..], &levels, &end, more].concat(), dir.path());
+        assert_eq!((code, &report["workloads"]["workloads"]), (0, &6.into()), "{report}");
+        report["crash_states"].as_u64().expect("a number")
+    };
+    let (at_once, later) = (states(&[]), states(&["--wait", "40"]));
+    assert!(later > at_once, "{later} states with waiting, {at_once} without");
+}
+
+/// f2fs loses what its first fsync after a checkpoint writes (docs/FOUND_BUGS.md), so that a lost file does not
+/// show that barriers are switched off. Here the first fsync has nothing to lose, and the second one is sound.
+const SECOND_FSYNC: &str = "# define\ntest\nfoo\nbar\n\n# declare\nlocal_checkpoint\n\n# setup\n\n\n# run\n\
+    open foo O_RDWR|O_CREAT 0777\nsync\ncheckpoint 0\ntruncate foo 0\nfsync foo\ncheckpoint 1\n\
+    open bar O_RDWR|O_CREAT 0777\nfsync bar\ncheckpoint 2\nclose foo\nclose bar\n";
+
+#[test]
+fn f2fs_without_barriers_is_told_from_f2fs() {
+    let Ok(kernel) = std::env::var("FATHOM_GUEST_KERNEL") else {
+        println!("SKIP f2fs_without_barriers_is_told_from_f2fs: set FATHOM_GUEST_KERNEL");
+        return;
+    };
+    let dir = scratch();
+    std::fs::write(dir.path().join("second-fsync"), SECOND_FSYNC).expect("a file");
+    let run = |more: &[&str]| {
+        let workload = ["crash", "f2fs", "--guest", &kernel, "--workload", "jlang:second-fsync"];
+        let levels = ["--level", "epoch", "--no-probe", "--no-checker"];
+        json(&[&workload[..], &levels, more].concat(), dir.path())
+    };
+    let (code, report) = run(&[]);
+    assert_eq!((code, &report["workloads"]["workloads"]), (0, &1.into()), "{report}");
+    let (code, report) = run(&["--mount-opts", "fsync_mode=nobarrier"]);
+    assert_eq!(code, 1, "{report}");
+    assert_eq!(report["findings"][0]["class"], "lost_entry", "{report}");
+}

@@ -6,6 +6,7 @@ use std::time::Duration;
 use fathom_core::{Digest, Entry, Errno, FsPath, Tree};
 use serde::{Deserialize, Serialize};
 
+use super::neighbours::PruneCounts;
 use crate::reads::ReadSet;
 
 /// What is asked about each disk of a batch.
@@ -143,6 +144,10 @@ pub struct Facts {
     pub trouble: Option<Trouble>,
     /// What the checker said.
     pub checker: Checked,
+    /// Whether what comes after the first look (the checker, the second mount, the use) was known from a disk
+    /// that recovery left equal to this one wherever that was read then; as counts of this one disk. If an
+    /// examination showed something else, it is what that showed.
+    pub rest: PruneCounts,
     /// What the kernel said meanwhile, line by line.
     pub kernel_lines: Vec<String>,
     /// How long the examination took.
@@ -161,6 +166,7 @@ impl Facts {
             capacity_bytes: None,
             trouble: None,
             checker: Checked::NotAsked,
+            rest: PruneCounts::default(),
             kernel_lines: Vec::new(),
             took: Duration::ZERO,
             read: ReadSet::everything(),

@@ -13,6 +13,8 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use serde::{Deserialize, Serialize};
+
 use super::facts::{Checked, Facts, Questions};
 use crate::image::Image;
 
@@ -28,8 +30,8 @@ const TRIED: u64 = 24;
 /// Telling what was read is tried again for one batch in so many if it has not paid so far.
 const TRIED_AGAIN_EVERY: u64 = 16;
 
-/// How read sets were used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How read sets were used: those of whole examinations, or of what comes after the first look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PruneCounts {
     /// Examinations that told what they read.
     pub told: u64,
@@ -103,7 +105,12 @@ impl Neighbours {
                 *word |= 1 << (unit % 64);
             }
         }
-        let (questions, disk, facts) = (*questions, disk.clone(), Arc::clone(facts));
+        // How its rest was known is counted for this disk, not for those that it answers for.
+        let mut facts = Arc::clone(facts);
+        if facts.rest != PruneCounts::default() {
+            Arc::make_mut(&mut facts).rest = PruneCounts::default();
+        }
+        let (questions, disk) = (*questions, disk.clone());
         let mut examined = self.examined.write().unwrap_or_else(PoisonError::into_inner);
         examined.push_front(Examined { questions, disk, read, unit_bytes, facts });
         examined.truncate(KEPT_MAX);
@@ -187,6 +194,17 @@ mod tests {
             assert_eq!(found.is_some(), answered, "a change of unit {at}");
         }
         assert_eq!(neighbours.counts().told, 1);
+    }
+
+    #[test]
+    fn how_a_rest_was_known_is_not_passed_on() {
+        let neighbours = Neighbours::default();
+        let disk = Image::new(4 * UNIT_BYTES, Erased::Zeros);
+        let rest = PruneCounts { pruned: 1, ..PruneCounts::default() };
+        let known = Facts { rest, ..examined(&[]) };
+        neighbours.learn(&disk, &Questions::TREE, &Arc::new(known));
+        let answer = neighbours.find(&disk, &Questions::TREE).expect("nothing is wrong");
+        assert_eq!(answer.rest, PruneCounts::default());
     }
 
     #[test]

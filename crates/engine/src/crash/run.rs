@@ -77,6 +77,8 @@ pub struct CrashReport {
     pub memo: MemoCounts,
     /// The number of images that differ from an examined one only where that was not read.
     pub pruned: PruneCounts,
+    /// How often the rest of an examination, after the first look, was known from another one.
+    pub rests: PruneCounts,
     /// What was known of the beginnings of workloads.
     pub prefixes: PrefixCounts,
     /// The findings, the worst first.
@@ -200,6 +202,7 @@ pub(super) fn conclude(
         workloads: None,
         memo,
         pruned: system.memo.pruned(),
+        rests: system.rests(),
         prefixes: system.prefixes.counts(),
         findings,
         goals_missed: GOALS.into_iter().filter(|goal| !reached.iter().any(|r| r == goal)).collect(),

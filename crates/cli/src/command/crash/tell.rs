@@ -48,7 +48,8 @@ pub(crate) fn summary(subject: &dyn DiskFileSystem, report: &CrashReport, run: &
         text.push_str(&format!(
             "{} workloads, {} of which it could not follow; {} crash states: {} of beginnings that \
              were judged before, {} distinct disks, {} pruned (equal to an examined one wherever that \
-             was read), {} examined\n",
+             was read), {} examined, {} of them only at a first look (recovery left them equal to \
+             another one wherever that was read)\n",
             grouped(counts.workloads),
             grouped(counts.not_followed),
             grouped(report.enumerated),
@@ -56,6 +57,7 @@ pub(crate) fn summary(subject: &dyn DiskFileSystem, report: &CrashReport, run: &
             grouped(report.crash_images),
             grouped(report.pruned.pruned),
             grouped(report.memo.examined),
+            grouped(report.rests.pruned - report.rests.verified),
         ));
         if report.prefixes.refuted > 0 {
             text.push_str(&format!(
@@ -68,7 +70,7 @@ pub(crate) fn summary(subject: &dyn DiskFileSystem, report: &CrashReport, run: &
     }
     let from_memo = grouped(report.memo.answered);
     text.push_str(&format!("{from_memo} of them known from what other examinations read\n"));
-    if report.memo.refuted + report.pruned.refuted > 0 {
+    if report.memo.refuted + report.pruned.refuted + report.rests.refuted > 0 {
         text.push_str(
             "the memo was wrong and was switched off: the file system is not deterministic, or reads \
              what it does not tell\n",
@@ -117,6 +119,9 @@ pub(crate) fn report_json(subject: &dyn DiskFileSystem, report: &CrashReport, ru
         "examinations_that_told_reads": report.pruned.told,
         "pruned_judged_again": report.pruned.verified,
         "pruned_refuted": report.pruned.refuted,
+        "rests_known": report.rests.pruned,
+        "rests_judged_again": report.rests.verified,
+        "rests_refuted": report.rests.refuted,
         "levels": report.levels,
         "seconds": worker::elapsed(report.search.elapsed).as_secs_f64(),
         "stop": report.search.stop.to_string(),

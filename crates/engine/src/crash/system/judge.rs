@@ -344,6 +344,12 @@ impl CrashSystem<'_> {
         if facts.wrote {
             self.ledger.reach("recovery wrote to the device");
         }
+        if facts.rest.pruned > 0 {
+            let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
+            rests.pruned += facts.rest.pruned;
+            rests.verified += facts.rest.verified;
+            rests.refuted += facts.rest.refuted;
+        }
         let view = facts.view.as_ref().ok();
         if let Some((digest, tree)) = view.and_then(|view| Some((view.digest, view.tree.as_ref()?)))
         {

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fathom_block::disks::{Memo, Questions};
+use fathom_block::disks::{Memo, PruneCounts, Questions};
 use fathom_block::{BlockBacked, CrashPoint, DiskFileSystem, Image, InProcess, Level};
 use fathom_core::{Digest, FsPath, HarnessFault, Supervision, Tree};
 use fathom_model::{Config, Model, Quirks};
@@ -78,6 +78,8 @@ pub struct CrashSystem<'a> {
     sums: Mutex<Sums>,
     /// Disks that were enumerated, equal ones included.
     enumerated: AtomicU64,
+    /// How often the rest of an examination was known.
+    rests: Mutex<PruneCounts>,
     /// Reads along, and outlives this process.
     supervision: Supervision,
 }
@@ -124,6 +126,7 @@ impl<'a> CrashSystem<'a> {
             trees: Mutex::default(),
             sums: Mutex::default(),
             enumerated: AtomicU64::new(0),
+            rests: Mutex::default(),
             supervision: None,
         })
     }
@@ -149,6 +152,11 @@ impl<'a> CrashSystem<'a> {
     /// Returns the number of disks that were enumerated so far, equal ones included.
     pub fn enumerated(&self) -> u64 {
         self.enumerated.load(Ordering::Relaxed)
+    }
+
+    /// How often the rest of an examination was known so far.
+    pub(crate) fn rests(&self) -> PruneCounts {
+        *self.rests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the same operations write the same log each time.

@@ -12,13 +12,14 @@ use std::time::Instant;
 
 use fathom_block::Image;
 use fathom_block::disks::{
-    Checked, Facts, Questions, ReadSet, SubjectFailure, Trouble, View as DiskView,
+    Checked, Facts, PruneCounts, Questions, ReadSet, SubjectFailure, Trouble, View as DiskView,
 };
 use fathom_core::flags::OpenFlags;
 use fathom_core::plain::FILE_MODE;
 use fathom_core::{Errno, FsPath, HarnessFault, Op, Outcome, Pattern, Tree};
 
-use super::recorder::{DiskRecorder, narrowed, put_whole};
+use super::recorder::{DiskRecorder, changed, narrowed, put_whole};
+use super::rest::{Asked, RestMemo};
 use super::shared::SharedMemory;
 use super::usable;
 use crate::error::SubjectError;
@@ -39,6 +40,10 @@ pub(super) struct Examiner {
     log: Result<KernelLog, HarnessFault>,
     /// The disk that is mounted, if one is.
     mounted: Option<(fathom_core::Digest, OwnedFd)>,
+    /// What all examiners know of the rest of examinations.
+    rests: Arc<RestMemo>,
+    /// A disk that tells what the rest of an examination reads, once one was wanted.
+    served: Option<DiskRecorder>,
 }
 
 /// Where the disk is.
@@ -84,6 +89,21 @@ impl Place {
         match self {
             Place::Memory { disk, .. } => disk.file(),
             Place::Served(disk) => disk.file(),
+        }
+    }
+
+    /// The memory that holds the disk.
+    fn memory(&self) -> &SharedMemory {
+        match self {
+            Place::Memory { disk, .. } => disk,
+            Place::Served(disk) => disk.memory(),
+        }
+    }
+
+    /// Notes units that were read of a copy of the unmounted disk.
+    fn note_read(&self, units: &[u32]) {
+        if let Place::Served(disk) = self {
+            disk.note_read(units);
         }
     }
 
@@ -136,12 +156,13 @@ impl Examiner {
         recipe: &Recipe,
         repair: Option<Program>,
         disk_bytes: usize,
+        rests: Arc<RestMemo>,
     ) -> Result<Examiner, SubjectError> {
         let name = format!("fathom-image-{}", std::process::id());
         let disk =
             SharedMemory::new(&name, disk_bytes).map_err(SubjectError::io("make", "a disk"))?;
         let device = Some(LoopDevice::attach(disk.file())?);
-        Ok(Examiner::at(recipe, repair, Place::Memory { device, disk }))
+        Ok(Examiner::at(recipe, repair, Place::Memory { device, disk }, rests))
     }
 
     /// A place for disks like `image` that tells what is read of them.
@@ -149,13 +170,28 @@ impl Examiner {
         recipe: &Recipe,
         repair: Option<Program>,
         image: &Image,
+        rests: Arc<RestMemo>,
     ) -> Result<Examiner, SubjectError> {
-        Ok(Examiner::at(recipe, repair, Place::Served(DiskRecorder::prompt(image)?)))
+        Ok(Examiner::at(recipe, repair, Place::Served(DiskRecorder::prompt(image)?), rests))
     }
 
-    fn at(recipe: &Recipe, repair: Option<Program>, place: Place) -> Examiner {
+    fn at(
+        recipe: &Recipe,
+        repair: Option<Program>,
+        place: Place,
+        rests: Arc<RestMemo>,
+    ) -> Examiner {
         let log = KernelLog::open();
-        Examiner { recipe: recipe.clone(), repair, executor: None, place, log, mounted: None }
+        Examiner {
+            recipe: recipe.clone(),
+            repair,
+            executor: None,
+            place,
+            log,
+            mounted: None,
+            rests,
+            served: None,
+        }
     }
 
     /// Makes the unmounted disk hold `image`, repaired if it must be.
@@ -252,18 +288,95 @@ impl Examiner {
         facts.wrote = true;
         if questions.recheck.is_some() && is_readable {
             self.unmount(root)?;
-            match self.use_again(&tree, questions, capacity_bytes, &mut facts) {
-                Ok(()) => {}
-                Err(Stop::Trouble(trouble)) => facts.trouble = Some(trouble),
-                Err(Stop::Fault(fault)) => return Err(fault),
-            }
+            self.examine_rest(disk, &tree, questions, capacity_bytes, &mut facts)?;
         } else {
             self.unmount(root)?;
         }
-        facts.kernel_lines = self.kernel_lines()?;
+        facts.kernel_lines.extend(self.kernel_lines()?);
         facts.read = self.place.reads()?;
         facts.took = start.elapsed();
         Ok(facts)
+    }
+
+    /// What comes after the first look at a disk; or its answer, if recovery has left the disk as it left
+    /// another one.
+    fn examine_rest(
+        &mut self,
+        disk: &Image,
+        tree: &Tree,
+        questions: &Questions,
+        capacity_bytes: Option<u64>,
+        facts: &mut Facts,
+    ) -> Result<(), HarnessFault> {
+        let (rests, memory) = (Arc::clone(&self.rests), self.place.memory());
+        let asked = Asked { questions: *questions, tree: tree.digest(), capacity_bytes };
+        if let Some(answer) = rests.answer(&asked, |at, len| memory.bytes(at, len)) {
+            self.place.note_read(&answer.units);
+            facts.rest = PruneCounts { pruned: 1, ..PruneCounts::default() };
+            if answer.verify {
+                self.try_using(tree, questions, capacity_bytes, facts)?;
+                facts.rest.verified = 1;
+                if facts.trouble.is_some() || facts.checker != answer.checker {
+                    facts.rest.refuted = 1;
+                    rests.switch_off();
+                }
+            } else {
+                facts.checker = answer.checker;
+            }
+            return Ok(());
+        }
+        if !rests.pays() {
+            return self.try_using(tree, questions, capacity_bytes, facts);
+        }
+        rests.count_told();
+        // The same disk, where reads are noted; what the kernel says of it is said of another device.
+        let recovered = changed(memory, disk)?;
+        facts.kernel_lines = self.kernel_lines()?;
+        let mut served = match self.served.take() {
+            Some(served) => served,
+            None => DiskRecorder::prompt(&recovered)?,
+        };
+        served.restart(&recovered)?;
+        if !served.device().forget_cache() {
+            served = DiskRecorder::prompt(&recovered)?;
+        }
+        let place = std::mem::replace(&mut self.place, Place::Served(served));
+        let used = self.try_using(tree, questions, capacity_bytes, facts);
+        let read = self.place.reads();
+        let lines = self.kernel_lines();
+        if let Place::Served(served) = std::mem::replace(&mut self.place, place) {
+            self.served = Some(served);
+        }
+        used?;
+        let (read, lines) = (read?, lines?);
+        // A disk that is too large to be noted tells nothing, here or there.
+        if let Some(units) = read.unordered_units().map(Iterator::collect::<Arc<[u32]>>) {
+            self.place.note_read(&units);
+            let is_content = !matches!(facts.checker, Checked::Complains(_));
+            if is_content && facts.trouble.is_none() && lines.is_empty() {
+                rests.learn(&asked, recovered, units, facts.checker.clone());
+            }
+        }
+        facts.kernel_lines.extend(lines);
+        Ok(())
+    }
+
+    /// Asks the checker, mounts the disk a second time and works with it; notes what came of it.
+    fn try_using(
+        &mut self,
+        tree: &Tree,
+        questions: &Questions,
+        capacity_bytes: Option<u64>,
+        facts: &mut Facts,
+    ) -> Result<(), HarnessFault> {
+        match self.use_again(tree, questions, capacity_bytes, facts) {
+            Ok(()) => Ok(()),
+            Err(Stop::Trouble(trouble)) => {
+                facts.trouble = Some(trouble);
+                Ok(())
+            }
+            Err(Stop::Fault(fault)) => Err(fault),
+        }
     }
 
     /// Asks the checker, mounts the disk a second time and works with it.

@@ -9,6 +9,7 @@ mod lying;
 mod pool;
 mod profile;
 mod recorder;
+mod rest;
 mod server;
 mod shared;
 mod usable;
@@ -32,6 +33,7 @@ use fathom_core::{Errno, HarnessFault, Op, Outcome, Tree};
 use self::examiner::{Examiner, execute};
 use self::pool::{Equipped, Pool};
 use self::recorder::DiskRecorder;
+use self::rest::RestMemo;
 use super::recipe::Recipe;
 use super::{KernelSubject, mount};
 use crate::error::SubjectError;
@@ -87,15 +89,16 @@ impl KernelDisks {
         let bytes = new_disk(&recipe)?;
         let blank = Image::from_bytes(&bytes, Erased::Zeros);
         let (place, size, repair) = (recipe.clone(), blank.size(), profile.repair(&recipe));
-        let first = repair.clone();
+        let (first, rests) = (repair.clone(), Arc::new(RestMemo::default()));
+        let told_rests = Arc::clone(&rests);
         let examiners = Pool::new("examiner", threads, move || {
-            Ok(Examiner::new(&place, first.clone(), size)?)
+            Ok(Examiner::new(&place, first.clone(), size, Arc::clone(&rests))?)
         })?;
         let soil = |examiner: &mut Examiner, disk: Image| examiner.soil(&disk);
         let blank = examiners.each([blank.clone()], soil)?.pop().unwrap_or(blank);
         let (place, base) = (recipe.clone(), blank.clone());
         let telling = Pool::new("telling", threads, move || {
-            Ok(Examiner::telling_reads(&place, repair.clone(), &base)?)
+            Ok(Examiner::telling_reads(&place, repair.clone(), &base, Arc::clone(&told_rests))?)
         })?;
         let (place, base) = (recipe.clone(), blank.clone());
         let recorders = Pool::new("recorder", 1, move || {

@@ -116,6 +116,19 @@ impl DiskRecorder {
         })
     }
 
+    /// The memory that holds the disk.
+    pub(super) fn memory(&self) -> &SharedMemory {
+        &self.disk
+    }
+
+    /// Notes units of the unmounted disk as read, but for those that were overwritten since it was made to hold
+    /// its base.
+    pub(super) fn note_read(&self, units: &[u32]) {
+        for unit in units {
+            self.journal.note_read(*unit as usize * UNIT_BYTES, UNIT_BYTES);
+        }
+    }
+
     /// The device under it.
     pub(super) fn device(&self) -> &LoopDevice {
         &self.device
@@ -272,6 +285,29 @@ pub(super) fn put_whole(disk: &mut SharedMemory, image: &Image) -> Result<(), Su
         put(disk, image, part.start, part.len());
     }
     Ok(())
+}
+
+/// What an unmounted disk holds that held `image` before; shares with it what is the same.
+pub(super) fn changed(disk: &SharedMemory, image: &Image) -> Result<Image, SubjectError> {
+    let mut changed = image.clone();
+    let mut parts = disk.touched().map_err(SubjectError::io("look at", "a disk in memory"))?;
+    // What nobody has touched reads as zeros, also if the image held something there.
+    parts.extend(image.occupied());
+    for at in parts.into_iter().flat_map(|part| {
+        let first = part.start / BLOCK_BYTES * BLOCK_BYTES;
+        (first..part.end.min(image.size())).step_by(BLOCK_BYTES)
+    }) {
+        let Some(now) = disk.bytes(at, BLOCK_BYTES.min(image.size() - at)) else { break };
+        let mut from = 0;
+        let same = changed.slices(at, now.len()).all(|part| {
+            from += part.len();
+            part == &now[from - part.len()..from]
+        });
+        if !same {
+            changed.write(at, now);
+        }
+    }
+    Ok(changed)
 }
 
 /// Makes a range of a disk what an image holds there; writes only what differs.

@@ -201,7 +201,7 @@ impl Journal {
 
     fn note(&self, units: Range<usize>, what: u8) {
         for unit in units.map_while(|unit| self.unit(unit)) {
-            // Only the one thread that serves changes it.
+            // Only the one thread that serves changes it, and nobody while nothing is mounted.
             if unit.load(Ordering::Relaxed) == 0 {
                 unit.store(what, Ordering::Release);
             }

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
+use fathom_block::disks::{Checked, PruneCounts};
 use fathom_block::{Event, Level};
 use fathom_core::flags::OpenFlags;
 use fathom_core::{FsPath, Mode, Pattern};
@@ -138,6 +139,55 @@ fn what_ext4_does_not_read_does_not_matter() {
 #[test]
 fn what_btrfs_does_not_read_does_not_matter() {
     what_is_not_read_does_not_matter("btrfs");
+}
+
+/// The disks of one `fsync` are few once the journal is replayed: the rest of their examinations is known from
+/// each other, and one that the checker rejects is not taken for one that it does not.
+#[test]
+fn what_recovery_leaves_alike_is_used_once() {
+    let Some(disks) = disks("ext4") else { return };
+    let blank = disks.format().unwrap();
+    let recording = record(&disks, &file(0, "a", 5000), End::PowerOff);
+    let (from, to) = (recording.marks[0], *recording.marks.last().unwrap());
+    let window = Window::new(&blank, &recording.log, 4096).between(from, to);
+    let mut images = Vec::new();
+    let bounds = Bounds { subsets_max: 24, cuts_max: 1 };
+    let _ = Level::Epoch.enumerator(&bounds).visit(&window, &mut |_, image| {
+        images.push(image.clone());
+        ControlFlow::Continue(())
+    });
+    assert!(images.len() > 24, "{} disks", images.len());
+    let questions = Questions {
+        recheck: Some(fathom_block::disks::Recheck { torn: false }),
+        usable: true,
+        checker: true,
+        ..Questions::TREE
+    };
+    let (mut rests, began) = (Vec::new(), Instant::now());
+    for facts in disks.examine(&images, &questions).unwrap() {
+        assert_eq!((&facts.trouble, &facts.checker), (&None, &Checked::Content));
+        rests.push(facts.rest);
+    }
+    assert!(rests.iter().all(|rest| rest.refuted == 0), "{rests:?}");
+    // The seconds of the clock are in the disk: on a machine that takes long for each, none is like another.
+    if began.elapsed() < Duration::from_millis(200) * images.len() as u32 {
+        let known = rests.iter().map(|rest| rest.pruned).sum::<u64>();
+        let verified = rests.iter().map(|rest| rest.verified).sum::<u64>();
+        assert!(known > verified && verified > 0, "{rests:?}");
+    } else {
+        writeln!(std::io::stdout(), "SKIP a part: {rests:?} on a busy machine").unwrap();
+    }
+    // Inode 9 is nobody's: only the checker looks at it. (On a disk without a journal to replay.)
+    let mut wrong = record(&disks, &file(0, "a", 5000), End::Unmount).disk_after(&blank);
+    let mut table = [0; 4];
+    wrong.read(4096 + 8, &mut table);
+    let inode = u32::from_le_bytes(table) as usize * 4096 + 8 * 256;
+    wrong.write(inode, &0o100_644_u16.to_le_bytes());
+    wrong.write(inode + 26, &1_u16.to_le_bytes());
+    for facts in disks.examine(&[wrong.clone(), wrong], &questions).unwrap() {
+        assert!(matches!(facts.checker, Checked::Complains(_)), "{facts:?}");
+        assert_eq!(facts.rest, PruneCounts::default());
+    }
 }
 
 /// A server that dies takes nothing with it: the file system gets errors, and is unmounted.
