@@ -109,7 +109,8 @@ pub struct Quirks {
     pub direct_align_bytes: u32,
 
     // Behaviour.
-    /// `SEEK_DATA` and `SEEK_HOLE` take a negative offset as 0 (btrfs). Elsewhere `ENXIO`.
+    /// `SEEK_HOLE` takes a negative offset as 0, and `SEEK_DATA` while the data is not written back (btrfs:
+    /// `find_desired_extent`). Elsewhere `ENXIO`. See [`crate::Model::unspecified`] and docs/FOUND_BUGS.md.
     pub seek_negative_is_zero: bool,
     /// A position in a directory has the limit of a file's, then `EINVAL` (those whose directories use
     /// `generic_file_llseek`: f2fs, minix, FAT, udf and others). Elsewhere it is any number, a cookie.
@@ -161,6 +162,15 @@ pub struct Quirks {
     /// `SEEK_DATA`, and so a walk, does not find data in the last page below 2⁶³ (tmpfs). Nothing is
     /// written there. See docs/FOUND_BUGS.md.
     pub last_page_not_found: bool,
+
+    /// What is stored through a mapping behind the end of a file, within its last page, shows when the file
+    /// grows (tmpfs: `shmem_setattr` changes the size and leaves the page alone; ext2, jfs, minix, FAT until
+    /// the page is written back). Nothing is stored there. See docs/FOUND_BUGS.md.
+    pub mapped_tail_shows: bool,
+
+    /// What is mapped through a file that was opened for reading may be as it was then (overlayfs with something
+    /// in its lower layers: the file may have been copied up since).
+    pub mapped_reads_may_be_old: bool,
 
     /// `copy_file_range` may stop early, which its manual page allows (everything that copies through
     /// the page cache, in pieces of a pipe: fs/splice.c `splice_direct_to_actor`).
@@ -381,6 +391,8 @@ const DEFAULT: Quirks = Quirks {
     listxattr_counts_hidden: false,
     listxattr_of_strangers_varies: false,
     last_page_not_found: false,
+    mapped_tail_shows: false,
+    mapped_reads_may_be_old: false,
     copy_may_be_short: true,
     cache_seconds: 0,
     stale_allowed: false,
@@ -461,6 +473,7 @@ const PROFILES: &[(&str, &str)] = profiles![
     "overlay-btrfs",
     "overlay-f2fs",
     "overlay-generic",
+    "overlay-populated",
     "fuse",
     "reffs",
     "nfs",

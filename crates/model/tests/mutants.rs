@@ -5,7 +5,7 @@ mod common;
 use common::{KEEP, PUNCH, Story, ZERO};
 use fathom_core::flags::{FallocateMode, RenameFlags, XattrFlags};
 use fathom_core::{Errno, Mode};
-use fathom_model::{Mutant, NewNode};
+use fathom_model::{Mutant, NewNode, ROOT};
 
 struct Case {
     mutant: Mutant,
@@ -124,6 +124,18 @@ const NAMES_AND_LINKS: &[Case] = &[
         wrong: "b",
     },
     Case {
+        mutant: Mutant::TmpfileLinkEmpties,
+        story: |s| {
+            let caller = s.caller.clone();
+            let ino = s.volume.make_tmpfile(&caller, ROOT, Mode(0o600)).unwrap();
+            s.volume.write(ino, 0, b"words").unwrap();
+            s.volume.link(ino, ROOT, b"f").unwrap();
+            show(s.read("f").len())
+        },
+        right: "5",
+        wrong: "0",
+    },
+    Case {
         mutant: Mutant::ReaddirDuplicate,
         story: |s| {
             s.file("a");
@@ -156,6 +168,18 @@ const NAMES_AND_LINKS: &[Case] = &[
 ];
 
 const CONTENTS: &[Case] = &[
+    Case {
+        mutant: Mutant::MappedTailShows,
+        story: |s| {
+            let ino = s.file("f");
+            s.write("f", 0, b"ab").unwrap();
+            s.volume.store_behind_end(ino, 3, b"x");
+            s.truncate("f", 5);
+            show(s.read("f"))
+        },
+        right: "[97, 98, 0, 0, 0]",
+        wrong: "[97, 98, 0, 120, 0]",
+    },
     Case {
         mutant: Mutant::StaleHole,
         story: |s| {

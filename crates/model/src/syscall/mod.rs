@@ -129,6 +129,7 @@ impl Model {
             Op::Unlink { path } => self.unlink(path).into(),
             Op::Rename { from, to, flags } => self.rename(from, to, *flags).into(),
             Op::Link { from, to, follow } => self.link(from, to, *follow).into(),
+            Op::LinkSlot { slot, to, by_proc } => self.link_slot(*slot, to, *by_proc).into(),
             Op::Symlink { target, path } => self.symlink(target, path).into(),
             Op::Readlink { path, len } => data(self.readlink(path, *len)),
             Op::Mknod { path, mode, dev } => self.mknod(path, *mode, *dev).into(),
