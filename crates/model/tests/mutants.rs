@@ -3,9 +3,9 @@
 mod common;
 
 use common::{KEEP, PUNCH, Story, ZERO};
-use fathom_core::flags::{FallocateMode, RenameFlags, XattrFlags};
-use fathom_core::{Errno, Mode};
-use fathom_model::{Mutant, NewNode, ROOT};
+use fathom_core::flags::{FallocateMode, MsyncFlags, OpenFlags, RenameFlags, XattrFlags};
+use fathom_core::{Errno, Mode, Op, Outcome, Pattern, Target};
+use fathom_model::{Model, Mutant, NewNode, ROOT};
 
 struct Case {
     mutant: Mutant,
@@ -171,14 +171,24 @@ const CONTENTS: &[Case] = &[
     Case {
         mutant: Mutant::MappedTailShows,
         story: |s| {
-            let ino = s.file("f");
-            s.write("f", 0, b"ab").unwrap();
-            s.volume.store_behind_end(ino, 3, b"x");
-            s.truncate("f", 5);
-            show(s.read("f"))
+            let mut model = Model::new(s.volume.config().clone()).unwrap();
+            let (slot, data) = (0, Pattern { seed: 1, len: 8 });
+            let flags = OpenFlags::O_CREAT | OpenFlags::O_RDWR;
+            let truncate = |len| Op::Truncate { target: Target::Slot(slot), len };
+            for op in [
+                Op::Open { slot, path: "f".into(), flags, mode: Mode(0o644) },
+                truncate(2),
+                Op::MmapStore { slot, offset: 2, data, sync: MsyncFlags::MS_SYNC },
+                truncate(10),
+            ] {
+                model.execute(&op).result.unwrap();
+            }
+            let found = model.execute(&Op::Pread { slot, offset: 2, len: 8 });
+            let zeros = found == Outcome::data(&[0; 8]);
+            show((zeros, found == Outcome::data(&data.to_vec())))
         },
-        right: "[97, 98, 0, 0, 0]",
-        wrong: "[97, 98, 0, 120, 0]",
+        right: "(true, false)",
+        wrong: "(false, true)",
     },
     Case {
         mutant: Mutant::StaleHole,

@@ -98,7 +98,7 @@ impl Volume {
 
     /// Stores bytes behind the end of a file, in its last page. Nothing comes of it, but with
     /// [`Mutant::MappedTailShows`].
-    pub fn store_behind_end(&mut self, ino: Ino, offset: u64, bytes: &[u8]) {
+    pub(crate) fn store_behind_end(&mut self, ino: Ino, offset: u64, bytes: &[u8]) {
         if !self.state.mutant(Mutant::MappedTailShows) {
             return;
         }
