@@ -107,6 +107,12 @@ const VARIANTS: [&str; 13] = [
     "btrfs-holes",
     "btrfs-compress",
     "btrfs-nodatacow",
+    "overlay-redirect_dir",
+    "overlay-metacopy",
+    "overlay-index",
+    "overlay-nfs_export",
+    "overlay-xino",
+    "overlay-volatile",
 ];
 
 macro_rules! lives {
