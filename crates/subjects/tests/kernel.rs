@@ -93,7 +93,7 @@ fn life(name: &str) {
 }
 
 /// Recipes with unusual options, which may hit bugs of the kernel: they live in guests.
-const VARIANTS: [&str; 13] = [
+const VARIANTS: [&str; 19] = [
     "ext4-inline_data",
     "ext4-bigalloc",
     "ext4-indirect",
