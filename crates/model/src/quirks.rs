@@ -251,6 +251,8 @@ pub struct Quirks {
     /// A hole is stored as zeros, and offsets have fewer bits: what is farther behind the end of a file
     /// than this is left alone.
     pub hole_bytes_max: u64,
+    /// A server does not read the end of longer files: nobody makes one.
+    pub readable_bytes_max: u64,
     /// Longest name that is used; what longer ones give is not specified.
     pub name_bytes_max: u32,
     /// Only lower-case letters, digits, `-`, `_` and a dot inside are used in names: others are refused
@@ -409,6 +411,7 @@ const DEFAULT: Quirks = Quirks {
     open_files_alone: false,
     rename_never_replaces: false,
     hole_bytes_max: i64::MAX as u64,
+    readable_bytes_max: i64::MAX as u64,
     name_bytes_max: 255,
     names_portable: false,
     append_behind_end_stays: false,

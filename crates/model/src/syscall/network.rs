@@ -135,6 +135,13 @@ impl Model {
         {
             return Some("the client may not know the target, and refuses the flags then");
         }
+        if self.quirks().readable_bytes_max < i64::MAX as u64
+            && self
+                .size_and_start(op)
+                .is_some_and(|(_, start)| start > self.quirks().readable_bytes_max)
+        {
+            return Some("the server does not read the end of a file that is so long");
+        }
         if self.may_kill_by_truncation(op) {
             return Some("whether setuid and setgid go depends on how the server hears of it");
         }
@@ -187,6 +194,26 @@ mod tests {
         given(&mut m, &[become_user(ALICE)]);
         assert!(m.unspecified(&fallocate(0)).is_some());
         assert_eq!(m.unspecified(&fallocate(1)), None);
+    }
+
+    /// Found with xfs behind Ganesha: truncate to 2⁶³ - 1 bytes, and `pread` was `EFBIG`.
+    #[test]
+    fn nobody_makes_a_file_whose_end_the_server_does_not_read() {
+        let quirks = Quirks::default().with_layer("nfs-ganesha", (6, 12)).unwrap();
+        let max = quirks.readable_bytes_max as i64;
+        for (quirks, is_left_out) in [(quirks, true), (Quirks::default(), false)] {
+            let mut m = model_with(quirks);
+            given(&mut m, &[open(0, "f", OpenFlags::O_CREAT | OpenFlags::O_RDWR)]);
+            let data = fathom_core::Pattern { seed: 1, len: 1 };
+            let pwrite = Op::Pwrite { slot: 0, offset: max + 1, data };
+            assert_eq!(m.unspecified(&pwrite).is_some(), is_left_out);
+            for len in [max + 1, i64::MAX] {
+                let truncate = Op::Truncate { target: at("f"), len };
+                assert_eq!(m.unspecified(&truncate).is_some(), is_left_out);
+            }
+            assert_eq!(m.unspecified(&Op::Truncate { target: at("f"), len: max }), None);
+            assert_eq!(m.unspecified(&Op::Truncate { target: at("f"), len: -1 }), None);
+        }
     }
 
     /// Found with ext4 behind the kernel's server: truncate and `open(O_TRUNC)` of a file of one's own.
