@@ -203,6 +203,10 @@ pub struct Quirks {
     /// Whether a truncation to the size that a file has drops setuid and setgid depends on who looks at the size
     /// first (NFS: the client need not tell the server of it).
     pub idle_truncation_varies: bool,
+    /// A directory that was moved to another one may not be movable again (NFS with two clients: one may know it by
+    /// the name from which the other moved it). Nobody tries.
+    pub moved_directories_may_be_stale: bool,
+
     /// A file that loses a name while it is open there gets another, hidden one until it is closed (NFS: the
     /// server may not know what is open; fs/nfs/unlink.c `nfs_sillyrename`). Until then its link count is one
     /// too large, and the directory is not empty.
@@ -397,6 +401,7 @@ const DEFAULT: Quirks = Quirks {
     truncation_keeps_privileges: false,
     idle_truncation_varies: false,
     silly_renames: false,
+    moved_directories_may_be_stale: false,
     statfs_comparable: false,
     statfs_slack_bytes: 0,
     statfs_slack_by_entry: false,
@@ -474,6 +479,7 @@ const PROFILES: &[(&str, &str)] = profiles![
     "nfs-over-fuse",
     "nfs-ganesha",
     "nfs-memory",
+    "nfs-two-clients",
     "littlefs",
     "fatfs",
     "rsext4",
