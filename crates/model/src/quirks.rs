@@ -203,6 +203,10 @@ pub struct Quirks {
     /// Whether a truncation to the size that a file has drops setuid and setgid depends on who looks at the size
     /// first (NFS: the client need not tell the server of it).
     pub idle_truncation_varies: bool,
+    /// A directory that is sticky and that nobody may search is taken for a referral to another server (Ganesha).
+    /// Nobody makes one.
+    pub sticky_directories_refer: bool,
+
     /// A directory that was moved to another one may not be movable again (NFS with two clients: one may know it by
     /// the name from which the other moved it). Nobody tries.
     pub moved_directories_may_be_stale: bool,
@@ -402,6 +406,7 @@ const DEFAULT: Quirks = Quirks {
     idle_truncation_varies: false,
     silly_renames: false,
     moved_directories_may_be_stale: false,
+    sticky_directories_refer: false,
     statfs_comparable: false,
     statfs_slack_bytes: 0,
     statfs_slack_by_entry: false,

@@ -8,7 +8,7 @@
 //! [`Quirks::silly_renames`]: crate::Quirks::silly_renames
 
 use fathom_core::flags::{Access, OpenFlags, RenameFlags};
-use fathom_core::{FsPath, Op, Slot, Target};
+use fathom_core::{FsPath, Kind, Mode, Op, Slot, Target};
 
 use super::Model;
 use super::permission::Mask;
@@ -33,6 +33,19 @@ impl Model {
         if open.contains(&file) {
             self.hidden.push(Hidden { dir, file });
         }
+    }
+
+    /// Whether it makes a directory that is sticky and that nobody may search.
+    fn makes_referral(&self, op: &Op) -> bool {
+        let (mode, is_dir) = match op {
+            Op::Mkdir { mode, .. } => (mode.0 & !self.current.umask.0, true),
+            Op::Chmod { target, mode } => {
+                let attr = self.target(target).and_then(|ino| self.volume.attr(ino));
+                (mode.0, attr.is_ok_and(|attr| attr.kind == Kind::Dir))
+            }
+            _ => return false,
+        };
+        is_dir && mode & (Mode::S_ISVTX | 0o111) == Mode::S_ISVTX
     }
 
     /// Notes that a directory was moved to another one.
@@ -157,6 +170,9 @@ impl Model {
         {
             return Some("the server does not read the end of a file that is so long");
         }
+        if self.quirks().sticky_directories_refer && self.makes_referral(op) {
+            return Some("the server takes a sticky directory that nobody may search for a referral");
+        }
         if self.moves_again(op) {
             return Some("a client may know the directory by the name from which another moved it");
         }
@@ -194,7 +210,6 @@ impl Model {
 
 #[cfg(test)]
 mod tests {
-    use fathom_core::Mode;
     use fathom_core::flags::FallocateMode;
 
     use super::super::testing::*;
@@ -292,6 +307,23 @@ mod tests {
         assert_eq!(m.unspecified(&rename("g", RenameFlags::RENAME_NOREPLACE)), None);
         assert_eq!(m.unspecified(&rename("f", RenameFlags::RENAME_EXCHANGE)), None);
         assert_eq!(m.unspecified(&rename("f", RenameFlags::empty())), None);
+    }
+
+    /// Found with xfs behind Ganesha and NFS 4.0: `mkdir` and every `open` after it were `EIO`.
+    #[test]
+    fn nobody_makes_a_directory_that_the_server_takes_for_a_referral() {
+        let quirks = Quirks::default().with_layer("nfs-ganesha", (6, 12)).unwrap();
+        for (quirks, is_left_out) in [(quirks, true), (Quirks::default(), false)] {
+            let mut m = model_with(quirks);
+            given(&mut m, &[mkdir("d", 0o755), file("f", 0o644)]);
+            let chmod = |name: &str, mode| Op::Chmod { target: at(name), mode: Mode(mode) };
+            for op in [chmod("d", 0o1644), chmod("d", 0o1000), mkdir("e", 0o1666)] {
+                assert_eq!(m.unspecified(&op).is_some(), is_left_out, "{op}");
+            }
+            for op in [chmod("d", 0o1644 | 0o100), chmod("d", 0o644), chmod("f", 0o1644)] {
+                assert_eq!(m.unspecified(&op), None, "{op}");
+            }
+        }
     }
 
     /// Found with xfs behind NFS 4.0 and two clients: `ESTALE` in one run, the right answer in others.
