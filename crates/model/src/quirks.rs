@@ -203,6 +203,10 @@ pub struct Quirks {
     /// Whether a truncation to the size that a file has drops setuid and setgid depends on who looks at the size
     /// first (NFS: the client need not tell the server of it).
     pub idle_truncation_varies: bool,
+    /// `access(W_OK)` of a directory that the caller may write to but not search is not specified (NFS: the kernel's
+    /// server grants neither changing nor adding entries then).
+    pub writing_directories_needs_search: bool,
+
     /// A directory that is sticky and that nobody may search is taken for a referral to another server (Ganesha).
     /// Nobody makes one.
     pub sticky_directories_refer: bool,
@@ -286,6 +290,9 @@ pub struct Quirks {
     /// `fallocate` with `COLLAPSE_RANGE`, `INSERT_RANGE` or `UNSHARE_RANGE` and another mode is `EINVAL`
     /// (fs/open.c `vfs_fallocate` before Linux 6.12). Since then `EOPNOTSUPP`, as other combinations.
     pub fallocate_conflict_invalid: bool,
+    /// `FALLOC_FL_WRITE_ZEROES` is a mode (fs/open.c `vfs_fallocate` since Linux 6.17). Before, it is refused before
+    /// anything else is looked at.
+    pub fallocate_write_zeroes_known: bool,
     /// mount(8) `nodev`: opening a device is `EACCES`.
     pub nodev: bool,
     /// mount(8) `noexec`: `access` with `X_OK` to a regular file is `EACCES`.
@@ -407,6 +414,7 @@ const DEFAULT: Quirks = Quirks {
     silly_renames: false,
     moved_directories_may_be_stale: false,
     sticky_directories_refer: false,
+    writing_directories_needs_search: false,
     statfs_comparable: false,
     statfs_slack_bytes: 0,
     statfs_slack_by_entry: false,
@@ -432,6 +440,7 @@ const DEFAULT: Quirks = Quirks {
     protected_regular: 0,
     xattr_order: XattrOrder::ArgumentsFirst,
     fallocate_conflict_invalid: false,
+    fallocate_write_zeroes_known: true,
     nodev: false,
     noexec: false,
 };

@@ -7,7 +7,7 @@
 //!
 //! [`Quirks::silly_renames`]: crate::Quirks::silly_renames
 
-use fathom_core::flags::{Access, OpenFlags, RenameFlags};
+use fathom_core::flags::{Access, AccessMode, OpenFlags, RenameFlags};
 use fathom_core::{FsPath, Kind, Mode, Op, Slot, Target};
 
 use super::Model;
@@ -33,6 +33,13 @@ impl Model {
         if open.contains(&file) {
             self.hidden.push(Hidden { dir, file });
         }
+    }
+
+    /// Whether the caller may write to a directory, but not search it.
+    fn writes_without_search(&self, ino: Ino) -> bool {
+        let is_dir = self.volume.attr(ino).is_ok_and(|attr| attr.kind == Kind::Dir);
+        let may = |mask| self.permission(ino, mask).is_ok();
+        is_dir && may(Mask::WRITE) && !may(Mask::EXEC)
     }
 
     /// Whether it makes a directory that is sticky and that nobody may search.
@@ -173,6 +180,13 @@ impl Model {
         if self.quirks().sticky_directories_refer && self.makes_referral(op) {
             return Some("the server takes a sticky directory that nobody may search for a referral");
         }
+        if let Op::Access { target, mode, .. } = op
+            && self.quirks().writing_directories_needs_search
+            && mode.contains(AccessMode::W_OK)
+            && self.target(target).is_ok_and(|ino| self.writes_without_search(ino))
+        {
+            return Some("the server may not call it writing if entries cannot be searched");
+        }
         if self.moves_again(op) {
             return Some("a client may know the directory by the name from which another moved it");
         }
@@ -307,6 +321,20 @@ mod tests {
         assert_eq!(m.unspecified(&rename("g", RenameFlags::RENAME_NOREPLACE)), None);
         assert_eq!(m.unspecified(&rename("f", RenameFlags::RENAME_EXCHANGE)), None);
         assert_eq!(m.unspecified(&rename("f", RenameFlags::empty())), None);
+    }
+
+    /// Found with ext4 behind NFS 4.2: the owner of a directory with the mode 0644.
+    #[test]
+    fn who_may_write_a_directory_without_searching_it_need_not_be_told_so() {
+        let mut m = model_with(Quirks::default().with_layer("nfs-4.2", (6, 12)).unwrap());
+        given(&mut m, &[mkdir("d", 0o755), mkdir("e", 0o755), file("f", 0o666)]);
+        given(&mut m, &[Op::Chmod { target: at("d"), mode: Mode(0o666) }]);
+        given(&mut m, &[Op::Chmod { target: at("e"), mode: Mode(0o777) }, become_user(ALICE)]);
+        let access = |name: &str, mode| Op::Access { target: at(name), mode, effective: true };
+        assert!(m.unspecified(&access("d", AccessMode::W_OK)).is_some());
+        assert_eq!(m.unspecified(&access("d", AccessMode::R_OK)), None);
+        assert_eq!(m.unspecified(&access("e", AccessMode::W_OK)), None);
+        assert_eq!(m.unspecified(&access("f", AccessMode::W_OK)), None);
     }
 
     /// Found with xfs behind Ganesha and NFS 4.0: `mkdir` and every `open` after it were `EIO`.
