@@ -178,7 +178,9 @@ impl Model {
             return Some("the server does not read the end of a file that is so long");
         }
         if self.quirks().sticky_directories_refer && self.makes_referral(op) {
-            return Some("the server takes a sticky directory that nobody may search for a referral");
+            return Some(
+                "the server takes a sticky directory that nobody may search for a referral",
+            );
         }
         if let Op::Access { target, mode, .. } = op
             && self.quirks().writing_directories_needs_search
@@ -361,7 +363,8 @@ mod tests {
         for (quirks, is_left_out) in [(quirks, true), (Quirks::default(), false)] {
             let mut m = model_with(quirks);
             let flags = RenameFlags::empty();
-            let rename = |from: &str, to: &str| Op::Rename { from: path(from), to: path(to), flags };
+            let rename =
+                |from: &str, to: &str| Op::Rename { from: path(from), to: path(to), flags };
             given(&mut m, &[mkdir("a", 0o755), mkdir("b", 0o755), mkdir("a/x", 0o755)]);
             given(&mut m, &[file("a/f", 0o644), rename("a/f", "b/f"), rename("a", "c")]);
             assert_eq!(m.unspecified(&rename("c/x", "b/x")), None, "never moved");

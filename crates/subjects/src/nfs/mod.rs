@@ -299,7 +299,11 @@ impl Backend for NfsBackend {
             Some(LockLie::ForgetLocks) => ServerEvents::CLIENT_EXPIRE,
             None => others,
         };
-        if !happens.is_empty() {
+        // A client that is not heard of for the time of its lease loses what it holds (RFC 8881, section 8.4.2), and
+        // where packets are lost that may be so: nothing is held meanwhile.
+        if self.setup.lossy {
+            self.server.suffer(happens)?;
+        } else if !happens.is_empty() {
             let server = &mut self.server;
             self.wrong_locks.extend(sides.round_around(|| server.suffer(happens))?);
         }
