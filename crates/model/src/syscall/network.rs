@@ -130,6 +130,41 @@ impl Model {
         self.hidden.iter().filter(is_open)
     }
 
+    /// Why it is not said what becomes of a name, of a directory, or of a file of that size.
+    fn unspecified_names(&self, op: &Op) -> Option<&'static str> {
+        if let Op::Rename { to, flags, .. } = op
+            && self.quirks().rename_target_unseen
+            && !flags.is_empty()
+            && !flags.contains(RenameFlags::RENAME_EXCHANGE)
+            && self.resolve(to, Follow::No).is_ok()
+        {
+            return Some("the client may not know the target, and refuses the flags then");
+        }
+        if self.quirks().readable_bytes_max < i64::MAX as u64
+            && self
+                .size_and_start(op)
+                .is_some_and(|(_, start)| start > self.quirks().readable_bytes_max)
+        {
+            return Some("the server does not read the end of a file that is so long");
+        }
+        if self.quirks().sticky_directories_refer && self.makes_referral(op) {
+            return Some(
+                "the server takes a sticky directory that nobody may search for a referral",
+            );
+        }
+        if let Op::Access { target, mode, .. } = op
+            && self.quirks().writing_directories_needs_search
+            && mode.contains(AccessMode::W_OK)
+            && self.target(target).is_ok_and(|ino| self.writes_without_search(ino))
+        {
+            return Some("the server may not call it writing if entries cannot be searched");
+        }
+        if self.moves_again(op) {
+            return Some("a client may know the directory by the name from which another moved it");
+        }
+        None
+    }
+
     /// Why a network file system need not answer as the reference does, if the subject is one.
     pub(super) fn unspecified_on_network(&self, op: &Op) -> Option<&'static str> {
         if let Op::Open { flags, .. } = op
@@ -162,36 +197,6 @@ impl Model {
         {
             return Some("the client may remember that the caller must not read the file");
         }
-        if let Op::Rename { to, flags, .. } = op
-            && self.quirks().rename_target_unseen
-            && !flags.is_empty()
-            && !flags.contains(RenameFlags::RENAME_EXCHANGE)
-            && self.resolve(to, Follow::No).is_ok()
-        {
-            return Some("the client may not know the target, and refuses the flags then");
-        }
-        if self.quirks().readable_bytes_max < i64::MAX as u64
-            && self
-                .size_and_start(op)
-                .is_some_and(|(_, start)| start > self.quirks().readable_bytes_max)
-        {
-            return Some("the server does not read the end of a file that is so long");
-        }
-        if self.quirks().sticky_directories_refer && self.makes_referral(op) {
-            return Some(
-                "the server takes a sticky directory that nobody may search for a referral",
-            );
-        }
-        if let Op::Access { target, mode, .. } = op
-            && self.quirks().writing_directories_needs_search
-            && mode.contains(AccessMode::W_OK)
-            && self.target(target).is_ok_and(|ino| self.writes_without_search(ino))
-        {
-            return Some("the server may not call it writing if entries cannot be searched");
-        }
-        if self.moves_again(op) {
-            return Some("a client may know the directory by the name from which another moved it");
-        }
         if self.may_kill_by_truncation(op) {
             return Some("whether setuid and setgid go depends on how the server hears of it");
         }
@@ -202,6 +207,9 @@ impl Model {
             && !self.quirks().user_xattrs
         {
             return Some("an attribute without a name is refused for either reason");
+        }
+        if let Some(why) = self.unspecified_names(op) {
+            return Some(why);
         }
         if self.hidden.is_empty() || !self.quirks().silly_renames {
             return None;
