@@ -213,6 +213,18 @@ pub struct Quirks {
     /// Whether a truncation to the size that a file has drops setuid and setgid depends on who looks at the size
     /// first (NFS: the client need not tell the server of it).
     pub idle_truncation_varies: bool,
+    /// `access(W_OK)` of a directory that the caller may write to but not search is not specified (NFS: the kernel's
+    /// server grants neither changing nor adding entries then).
+    pub writing_directories_needs_search: bool,
+
+    /// A directory that is sticky and that nobody may search is taken for a referral to another server (Ganesha).
+    /// Nobody makes one.
+    pub sticky_directories_refer: bool,
+
+    /// A directory that was moved to another one may not be movable again (NFS with two clients: one may know it by
+    /// the name from which the other moved it). Nobody tries.
+    pub moved_directories_may_be_stale: bool,
+
     /// A file that loses a name while it is open there gets another, hidden one until it is closed (NFS: the
     /// server may not know what is open; fs/nfs/unlink.c `nfs_sillyrename`). Until then its link count is one
     /// too large, and the directory is not empty.
@@ -261,6 +273,8 @@ pub struct Quirks {
     /// A hole is stored as zeros, and offsets have fewer bits: what is farther behind the end of a file
     /// than this is left alone.
     pub hole_bytes_max: u64,
+    /// A server does not read the end of longer files: nobody makes one.
+    pub readable_bytes_max: u64,
     /// Longest name that is used; what longer ones give is not specified.
     pub name_bytes_max: u32,
     /// Only lower-case letters, digits, `-`, `_` and a dot inside are used in names: others are refused
@@ -286,6 +300,9 @@ pub struct Quirks {
     /// `fallocate` with `COLLAPSE_RANGE`, `INSERT_RANGE` or `UNSHARE_RANGE` and another mode is `EINVAL`
     /// (fs/open.c `vfs_fallocate` before Linux 6.12). Since then `EOPNOTSUPP`, as other combinations.
     pub fallocate_conflict_invalid: bool,
+    /// `FALLOC_FL_WRITE_ZEROES` is a mode (fs/open.c `vfs_fallocate` since Linux 6.17). Before, it is refused before
+    /// anything else is looked at.
+    pub fallocate_write_zeroes_known: bool,
     /// mount(8) `nodev`: opening a device is `EACCES`.
     pub nodev: bool,
     /// mount(8) `noexec`: `access` with `X_OK` to a regular file is `EACCES`.
@@ -407,6 +424,9 @@ const DEFAULT: Quirks = Quirks {
     truncation_keeps_privileges: false,
     idle_truncation_varies: false,
     silly_renames: false,
+    moved_directories_may_be_stale: false,
+    sticky_directories_refer: false,
+    writing_directories_needs_search: false,
     statfs_comparable: false,
     statfs_slack_bytes: 0,
     statfs_slack_by_entry: false,
@@ -421,6 +441,7 @@ const DEFAULT: Quirks = Quirks {
     open_files_alone: false,
     rename_never_replaces: false,
     hole_bytes_max: i64::MAX as u64,
+    readable_bytes_max: i64::MAX as u64,
     name_bytes_max: 255,
     names_portable: false,
     append_behind_end_stays: false,
@@ -431,6 +452,7 @@ const DEFAULT: Quirks = Quirks {
     protected_regular: 0,
     xattr_order: XattrOrder::ArgumentsFirst,
     fallocate_conflict_invalid: false,
+    fallocate_write_zeroes_known: true,
     nodev: false,
     noexec: false,
 };
@@ -484,6 +506,7 @@ const PROFILES: &[(&str, &str)] = profiles![
     "nfs-over-fuse",
     "nfs-ganesha",
     "nfs-memory",
+    "nfs-two-clients",
     "littlefs",
     "fatfs",
     "rsext4",
