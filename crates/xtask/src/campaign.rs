@@ -46,6 +46,8 @@ pub(crate) enum Name {
     Ace2,
     /// Foreign test suites on the served reference: pjdfstest, fsx, LTP's file-system calls (root)
     Suites,
+    /// A swarm on a real Kubernetes cluster that loses and wins nodes
+    Kubernetes,
     /// 200 runs killed at random moments leave no mount, no device, no file, no process (root)
     Kills,
     /// Every checker on its first disk, so many minutes each; goes on where it was (FATHOM_GUEST_KERNEL, which
@@ -92,6 +94,12 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
         Name::Ace2 => ace2::run(&program(), minutes),
         Name::Fsck => crate::fsck::run(&program(), minutes, &[]),
         Name::Suites => suites::run(&program()),
+        Name::Kubernetes => {
+            crate::setup::kubernetes()?;
+            let test = ["test", "--release", "--package", "fathom", "--features", "kubernetes"];
+            let only = ["--test", "swarm_kubernetes", "--", "--nocapture"];
+            shell::run(shell::cargo().args(test).args(only))
+        }
         Name::Kills => {
             let test = ["test", "--release", "--quiet", "--package", "fathom"];
             let tests = ["--test", "kills", "--test", "crash_kills", "--test", "fsck_kills"];
