@@ -95,6 +95,10 @@ pub fn keep(directory: &SwarmDirectory, name: &str, attempt: u32, is_asked: &dyn
 ///
 /// # Errors
 /// If the archive is damaged or holds something that no attempt has; then nothing is changed.
+#[cfg_attr(
+    not(feature = "kubernetes"),
+    allow(dead_code, reason = "only the engine of that feature has results to fetch")
+)]
 pub(crate) fn take_over(
     directory: &SwarmDirectory,
     name: &str,

@@ -53,6 +53,10 @@ pub(crate) enum Counted<'a> {
     /// Kubernetes alone: a pod that is started again is the next attempt.
     ByPods,
     /// A coordinator: one Job per attempt of this swarm.
+    #[cfg_attr(
+        not(feature = "kubernetes"),
+        allow(dead_code, reason = "only the engine of that feature counts attempts")
+    )]
     ByCoordinator { swarm: &'a str, attempt: u32 },
 }
 

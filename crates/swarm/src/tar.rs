@@ -56,14 +56,14 @@ pub(crate) fn finish(to: &mut impl Write) -> io::Result<()> {
     to.write_all(&[0; 2 * BLOCK])
 }
 
-/// Calls `visit` with every entry: its path, and its bytes if it is a file.
+/// Receives an entry of an archive: its path, and its bytes if it is a file. A reason refuses the archive.
+pub(crate) type Visit<'a> = dyn FnMut(&str, Option<&[u8]>) -> Result<(), String> + 'a;
+
+/// Calls `visit` with every entry.
 ///
 /// # Errors
 /// If it is no whole archive of files and folders, or `visit` refuses an entry.
-pub(crate) fn read(
-    archive: &[u8],
-    visit: &mut dyn FnMut(&str, Option<&[u8]>) -> Result<(), String>,
-) -> Result<(), String> {
+pub(crate) fn read(archive: &[u8], visit: &mut Visit<'_>) -> Result<(), String> {
     let mut rest = archive;
     loop {
         let (header, behind) = rest.split_at_checked(BLOCK).ok_or("it is cut off")?;
