@@ -123,9 +123,10 @@ pub enum Op {
     Syncfs { slot: Slot },
     /// `sync_file_range(2)`
     SyncFileRange { slot: Slot, offset: i64, len: i64, flags: SyncRangeFlags },
-    /// `mmap(2)` shared and writable, store the pattern at `offset`, `msync(2)`, unmap. Only the part
-    /// of the pattern inside the file is stored (beyond it the kernel would send `SIGBUS`); the
-    /// return value is the number of bytes stored.
+    /// `mmap(2)` shared and writable, store the pattern at `offset`, `msync(2)`, unmap. The pattern is stored
+    /// as far as the last page of the file reaches (beyond it the kernel would send `SIGBUS`); the return
+    /// value is the number of bytes stored inside the file. What is stored behind its end has no effect: it
+    /// must be zeros when the file grows (mmap(2), "the effect of changes to the last page").
     MmapStore { slot: Slot, offset: i64, data: Pattern, sync: MsyncFlags },
     /// `mmap(2)` shared and readable, load up to `len` bytes at `offset` that lie inside the file.
     MmapLoad { slot: Slot, offset: i64, len: u64 },
@@ -152,4 +153,7 @@ pub enum Op {
     /// starts again, its export goes and comes back, it forgets its clients. Open files stay open. Needs
     /// [`crate::Capability::Server`].
     Server { events: ServerEvents },
+    /// `linkat(2)` of an open file, also of one without a name (`O_TMPFILE`): of the descriptor with
+    /// `AT_EMPTY_PATH`, or of its entry in `/proc/self/fd` with `AT_SYMLINK_FOLLOW` (`by_proc`).
+    LinkSlot { slot: Slot, to: FsPath, by_proc: bool },
 }

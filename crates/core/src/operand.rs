@@ -399,6 +399,10 @@ table! {
         [Number(seconds, "seconds")]
     Server { events } "server", Nothing;
         [Flags(events, "events")]
+    LinkSlot { slot, to, by_proc } "link_slot", Call("link"), "linkat";
+        @bits = if *by_proc { AT_SYMLINK_FOLLOW } else { AT_EMPTY_PATH };
+        [Slot(slot, Some("olddirfd"), Changes), Path(to, Some("newdirfd"), "newpath", Binds),
+            At(AtFlags { bits, counted: true, shown: true })]
 }
 
 /// The call for a path, for a link itself, for a slot.

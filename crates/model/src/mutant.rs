@@ -176,6 +176,12 @@ mutants! {
     WhiteoutMissing "whiteout-missing"
         "RENAME_WHITEOUT leaves nothing behind."
         "class: RENAME_WHITEOUT accepted and forgotten, what xfstests generic/078 looks for";
+    MappedTailShows "mapped-tail-shows"
+        "Bytes stored through a mapping behind the end of a file show when it grows."
+        "tmpfs up to Linux 6.18, ext2, jfs, minix and FAT: the rest of the last page is not zeroed";
+    TmpfileLinkEmpties "tmpfile-link-empties"
+        "A file without a name loses its contents when it gets one."
+        "class: a file of O_TMPFILE on the list of orphans, truncated although linkat named it";
     ReaddirDuplicate "readdir-duplicate"
         "A renamed entry is listed twice."
         "class: directories read in the order of hashes, where a rename moves an entry past the reader";

@@ -109,7 +109,8 @@ pub struct Quirks {
     pub direct_align_bytes: u32,
 
     // Behaviour.
-    /// `SEEK_DATA` and `SEEK_HOLE` take a negative offset as 0 (btrfs). Elsewhere `ENXIO`.
+    /// `SEEK_HOLE` takes a negative offset as 0, and `SEEK_DATA` while the data is not written back (btrfs:
+    /// `find_desired_extent`). Elsewhere `ENXIO`. See [`crate::Model::unspecified`] and docs/FOUND_BUGS.md.
     pub seek_negative_is_zero: bool,
     /// A position in a directory has the limit of a file's, then `EINVAL` (those whose directories use
     /// `generic_file_llseek`: f2fs, minix, FAT, udf and others). Elsewhere it is any number, a cookie.
@@ -162,6 +163,15 @@ pub struct Quirks {
     /// written there. See docs/FOUND_BUGS.md.
     pub last_page_not_found: bool,
 
+    /// What is stored through a mapping behind the end of a file, within its last page, shows when the file
+    /// grows (tmpfs: `shmem_setattr` changes the size and leaves the page alone; ext2, jfs, minix, FAT until
+    /// the page is written back). Nothing is stored there. See docs/FOUND_BUGS.md.
+    pub mapped_tail_shows: bool,
+
+    /// What is mapped through a file that was opened for reading may be as it was then (overlayfs with something
+    /// in its lower layers: the file may have been copied up since).
+    pub mapped_reads_may_be_old: bool,
+
     /// `copy_file_range` may stop early, which its manual page allows (everything that copies through
     /// the page cache, in pieces of a pipe: fs/splice.c `splice_direct_to_actor`).
     pub copy_may_be_short: bool,
@@ -203,6 +213,18 @@ pub struct Quirks {
     /// Whether a truncation to the size that a file has drops setuid and setgid depends on who looks at the size
     /// first (NFS: the client need not tell the server of it).
     pub idle_truncation_varies: bool,
+    /// `access(W_OK)` of a directory that the caller may write to but not search is not specified (NFS: the kernel's
+    /// server grants neither changing nor adding entries then).
+    pub writing_directories_needs_search: bool,
+
+    /// A directory that is sticky and that nobody may search is taken for a referral to another server (Ganesha).
+    /// Nobody makes one.
+    pub sticky_directories_refer: bool,
+
+    /// A directory that was moved to another one may not be movable again (NFS with two clients: one may know it by
+    /// the name from which the other moved it). Nobody tries.
+    pub moved_directories_may_be_stale: bool,
+
     /// A file that loses a name while it is open there gets another, hidden one until it is closed (NFS: the
     /// server may not know what is open; fs/nfs/unlink.c `nfs_sillyrename`). Until then its link count is one
     /// too large, and the directory is not empty.
@@ -251,6 +273,8 @@ pub struct Quirks {
     /// A hole is stored as zeros, and offsets have fewer bits: what is farther behind the end of a file
     /// than this is left alone.
     pub hole_bytes_max: u64,
+    /// A server does not read the end of longer files: nobody makes one.
+    pub readable_bytes_max: u64,
     /// Longest name that is used; what longer ones give is not specified.
     pub name_bytes_max: u32,
     /// Only lower-case letters, digits, `-`, `_` and a dot inside are used in names: others are refused
@@ -276,6 +300,9 @@ pub struct Quirks {
     /// `fallocate` with `COLLAPSE_RANGE`, `INSERT_RANGE` or `UNSHARE_RANGE` and another mode is `EINVAL`
     /// (fs/open.c `vfs_fallocate` before Linux 6.12). Since then `EOPNOTSUPP`, as other combinations.
     pub fallocate_conflict_invalid: bool,
+    /// `FALLOC_FL_WRITE_ZEROES` is a mode (fs/open.c `vfs_fallocate` since Linux 6.17). Before, it is refused before
+    /// anything else is looked at.
+    pub fallocate_write_zeroes_known: bool,
     /// mount(8) `nodev`: opening a device is `EACCES`.
     pub nodev: bool,
     /// mount(8) `noexec`: `access` with `X_OK` to a regular file is `EACCES`.
@@ -381,6 +408,8 @@ const DEFAULT: Quirks = Quirks {
     listxattr_counts_hidden: false,
     listxattr_of_strangers_varies: false,
     last_page_not_found: false,
+    mapped_tail_shows: false,
+    mapped_reads_may_be_old: false,
     copy_may_be_short: true,
     cache_seconds: 0,
     stale_allowed: false,
@@ -395,6 +424,9 @@ const DEFAULT: Quirks = Quirks {
     truncation_keeps_privileges: false,
     idle_truncation_varies: false,
     silly_renames: false,
+    moved_directories_may_be_stale: false,
+    sticky_directories_refer: false,
+    writing_directories_needs_search: false,
     statfs_comparable: false,
     statfs_slack_bytes: 0,
     statfs_slack_by_entry: false,
@@ -409,6 +441,7 @@ const DEFAULT: Quirks = Quirks {
     open_files_alone: false,
     rename_never_replaces: false,
     hole_bytes_max: i64::MAX as u64,
+    readable_bytes_max: i64::MAX as u64,
     name_bytes_max: 255,
     names_portable: false,
     append_behind_end_stays: false,
@@ -419,6 +452,7 @@ const DEFAULT: Quirks = Quirks {
     protected_regular: 0,
     xattr_order: XattrOrder::ArgumentsFirst,
     fallocate_conflict_invalid: false,
+    fallocate_write_zeroes_known: true,
     nodev: false,
     noexec: false,
 };
@@ -461,6 +495,7 @@ const PROFILES: &[(&str, &str)] = profiles![
     "overlay-btrfs",
     "overlay-f2fs",
     "overlay-generic",
+    "overlay-populated",
     "fuse",
     "reffs",
     "nfs",
@@ -471,6 +506,7 @@ const PROFILES: &[(&str, &str)] = profiles![
     "nfs-over-fuse",
     "nfs-ganesha",
     "nfs-memory",
+    "nfs-two-clients",
     "littlefs",
     "fatfs",
     "rsext4",

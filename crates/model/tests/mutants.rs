@@ -3,9 +3,9 @@
 mod common;
 
 use common::{KEEP, PUNCH, Story, ZERO};
-use fathom_core::flags::{FallocateMode, RenameFlags, XattrFlags};
-use fathom_core::{Errno, Mode};
-use fathom_model::{Mutant, NewNode};
+use fathom_core::flags::{FallocateMode, MsyncFlags, OpenFlags, RenameFlags, XattrFlags};
+use fathom_core::{Errno, Mode, Op, Outcome, Pattern, Target};
+use fathom_model::{Model, Mutant, NewNode, ROOT};
 
 struct Case {
     mutant: Mutant,
@@ -124,6 +124,18 @@ const NAMES_AND_LINKS: &[Case] = &[
         wrong: "b",
     },
     Case {
+        mutant: Mutant::TmpfileLinkEmpties,
+        story: |s| {
+            let caller = s.caller.clone();
+            let ino = s.volume.make_tmpfile(&caller, ROOT, Mode(0o600)).unwrap();
+            s.volume.write(ino, 0, b"words").unwrap();
+            s.volume.link(ino, ROOT, b"f").unwrap();
+            show(s.read("f").len())
+        },
+        right: "5",
+        wrong: "0",
+    },
+    Case {
         mutant: Mutant::ReaddirDuplicate,
         story: |s| {
             s.file("a");
@@ -156,6 +168,28 @@ const NAMES_AND_LINKS: &[Case] = &[
 ];
 
 const CONTENTS: &[Case] = &[
+    Case {
+        mutant: Mutant::MappedTailShows,
+        story: |s| {
+            let mut model = Model::new(s.volume.config().clone()).unwrap();
+            let (slot, data) = (0, Pattern { seed: 1, len: 8 });
+            let flags = OpenFlags::O_CREAT | OpenFlags::O_RDWR;
+            let truncate = |len| Op::Truncate { target: Target::Slot(slot), len };
+            for op in [
+                Op::Open { slot, path: "f".into(), flags, mode: Mode(0o644) },
+                truncate(2),
+                Op::MmapStore { slot, offset: 2, data, sync: MsyncFlags::MS_SYNC },
+                truncate(10),
+            ] {
+                model.execute(&op).result.unwrap();
+            }
+            let found = model.execute(&Op::Pread { slot, offset: 2, len: 8 });
+            let zeros = found == Outcome::data(&[0; 8]);
+            show((zeros, found == Outcome::data(&data.to_vec())))
+        },
+        right: "(true, false)",
+        wrong: "(false, true)",
+    },
     Case {
         mutant: Mutant::StaleHole,
         story: |s| {

@@ -151,7 +151,7 @@ impl Dice {
         ];
         let whences = [Whence::Set, Whence::Cur, Whence::End];
         let (slot, offset) = (self.slot(), self.amount() as i64 - 1);
-        match self.below(22) {
+        match self.below(23) {
             0..=3 => {
                 Op::Open { slot, path: self.path(), flags: self.pick(&flags), mode: self.mode() }
             }
@@ -175,6 +175,7 @@ impl Dice {
             15 => {
                 Op::Symlink { target: self.pick(&["a", "d", "nothing"]).into(), path: "s".into() }
             }
+            21 => Op::LinkSlot { slot, to: self.path(), by_proc: self.below(2) == 0 },
             16 => Op::Unlink { path: self.path() },
             17 => Op::Rmdir { path: self.path() },
             18 => Op::Chmod { target: self.target(), mode: self.mode() },

@@ -93,7 +93,7 @@ fn life(name: &str) {
 }
 
 /// Recipes with unusual options, which may hit bugs of the kernel: they live in guests.
-const VARIANTS: [&str; 13] = [
+const VARIANTS: [&str; 19] = [
     "ext4-inline_data",
     "ext4-bigalloc",
     "ext4-indirect",
@@ -107,6 +107,12 @@ const VARIANTS: [&str; 13] = [
     "btrfs-holes",
     "btrfs-compress",
     "btrfs-nodatacow",
+    "overlay-redirect_dir",
+    "overlay-metacopy",
+    "overlay-index",
+    "overlay-nfs_export",
+    "overlay-xino",
+    "overlay-volatile",
 ];
 
 macro_rules! lives {

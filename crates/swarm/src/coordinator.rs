@@ -212,6 +212,11 @@ impl<'a> Coordinator<'a> {
                 }
                 Ok(())
             }
+            Err(error @ SwarmError::Hopeless(_)) => {
+                // Nothing is left half started; that it cannot be ended is the smaller news.
+                let _ = self.engine.stop();
+                Err(error)
+            }
             Err(error) if self.engine_answered.elapsed() > PATIENCE => Err(error),
             Err(_) => Ok(()),
         }

@@ -17,6 +17,7 @@ mod directory;
 mod diversify;
 mod ended;
 pub mod engine;
+mod hand_over;
 pub mod image;
 mod limits;
 mod listen;
@@ -25,6 +26,7 @@ mod merge;
 pub mod plan;
 mod runner;
 mod status;
+mod tar;
 mod task;
 pub mod units;
 mod words;
@@ -36,6 +38,7 @@ pub use coordinator::{Coordinator, Watcher};
 pub use directory::{Lock, SwarmDirectory, SwarmState};
 pub use diversify::Tasks;
 pub use ended::{Ended, Reason};
+pub use hand_over::{hand_over, keep};
 pub use listen::{Listener, Page};
 pub use manifests::manifests;
 pub use merge::{Merged, MergedFinding, Refused, merge};
@@ -60,6 +63,9 @@ pub enum SwarmError {
         /// Why it failed.
         source: io::Error,
     },
+    /// No task can run where they were started, and asking again will not change that.
+    #[error("{0}")]
+    Hopeless(String),
     /// Anything else, in words.
     #[error("{0}")]
     Other(String),

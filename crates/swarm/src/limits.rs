@@ -106,8 +106,7 @@ impl Groups {
         let Some(group) = &self.memory else { return false };
         let name = if group.unified { "memory.events" } else { "memory.oom_control" };
         let text = fs::read_to_string(group.path.join(name)).unwrap_or_default();
-        let kills = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
-        kills.and_then(|kills| kills.trim().parse::<u64>().ok()).is_some_and(|kills| kills > 0)
+        oom_kills(&text) > 0
     }
 
     /// The most memory that was used.
@@ -129,6 +128,24 @@ impl Groups {
             }
         }
     }
+}
+
+/// How often the kernel ended something because the memory of the container that this process is the first one
+/// of was used up.
+pub(crate) fn kills_in_container() -> u64 {
+    if std::process::id() != 1 {
+        return 0;
+    }
+    // A container sees its own group in the place of the root.
+    let texts = ["memory.events", "memory/memory.oom_control"]
+        .map(|name| fs::read_to_string(Path::new(ROOT).join(name)).unwrap_or_default());
+    texts.iter().map(|text| oom_kills(text)).max().unwrap_or(0)
+}
+
+/// The number of processes that were ended because the memory of a group was used up.
+fn oom_kills(text: &str) -> u64 {
+    let kills = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+    kills.and_then(|kills| kills.trim().parse().ok()).unwrap_or(0)
 }
 
 impl Drop for Groups {

@@ -9,11 +9,25 @@ use serde_json::{Value, json};
 
 use crate::Task;
 use crate::directory::TaskFile;
-use crate::plan::{KubernetesOptions, Limits, Plan};
+use crate::plan::{KubernetesOptions, Limits, Plan, Results};
 use crate::runner::TASK;
 
-/// Where the claim is mounted.
-const RESULTS: &str = "/results";
+/// Where results are written.
+pub(crate) const RESULTS: &str = "/results";
+
+/// The program in the image.
+pub(crate) const PROGRAM: &str = "/usr/bin/fathom";
+
+/// The container that runs the task.
+pub(crate) const TASK_CONTAINER: &str = "task";
+
+/// The container that keeps results until they are fetched.
+pub(crate) const KEEPER_CONTAINER: &str = "keeper";
+
+/// Labels of what belongs to a coordinator: its swarm, the task, the number of the attempt.
+pub(crate) const SWARM_LABEL: &str = "fathom/swarm";
+pub(crate) const TASK_LABEL: &str = "fathom/task";
+pub(crate) const ATTEMPT_LABEL: &str = "fathom/attempt";
 
 /// Seconds after which a pod on a node that does not answer is replaced; five minutes by default.
 const LOST_SECONDS: u64 = 5;
@@ -24,11 +38,33 @@ const KEPT_SECONDS: u64 = 7 * 24 * 3600;
 /// Seconds that setting up a pod may take.
 const START_SECONDS: u64 = 300;
 
+/// Seconds that results wait for a coordinator that is gone.
+const KEEP_SECONDS: u64 = 3600;
+
+/// What a keeper needs.
+const KEEPER_MEMORY: u64 = 64 << 20;
+
+/// What the runner of a task needs beside its command.
+const RUNNER_MEMORY: u64 = 32 << 20;
+
+/// Who counts the attempts of a task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Counted<'a> {
+    /// Kubernetes alone: a pod that is started again is the next attempt.
+    ByPods,
+    /// A coordinator: one Job per attempt of this swarm.
+    #[cfg_attr(
+        not(feature = "kubernetes"),
+        allow(dead_code, reason = "only the engine of that feature counts attempts")
+    )]
+    ByCoordinator { swarm: &'a str, attempt: u32 },
+}
+
 /// The files by their names.
 pub fn manifests(plan: &Plan, tasks: &[Task]) -> Vec<(String, String)> {
     let mut files = vec![("claim.json".to_owned(), text(&claim(&plan.kubernetes)))];
     for task in tasks {
-        files.push((format!("job-{}.json", task.name()), text(&job(plan, task))));
+        files.push((format!("job-{}.json", task.name()), text(&job(plan, task, Counted::ByPods))));
     }
     files
 }
@@ -57,29 +93,51 @@ fn claim(options: &KubernetesOptions) -> Value {
     })
 }
 
-/// The Job of a task.
-fn job(plan: &Plan, task: &Task) -> Value {
+/// The name of a Job.
+pub(crate) fn job_name(task: &str, counted: Counted<'_>) -> String {
+    match counted {
+        Counted::ByPods => format!("fathom-{task}"),
+        Counted::ByCoordinator { swarm, attempt } => format!("fathom-{swarm}-{task}-{attempt}"),
+    }
+}
+
+/// The Job of a task, or of one attempt.
+pub(crate) fn job(plan: &Plan, task: &Task, counted: Counted<'_>) -> Value {
     let limits = &plan.limits;
-    let attempts = u64::from(limits.retries) + 1;
-    let time = limits.time.map_or(3600, |time| time.as_secs().max(1)) + START_SECONDS;
+    let mut labels = labels();
+    let mut time = limits.time.map_or(3600, |time| time.as_secs().max(1)) + START_SECONDS;
+    match counted {
+        Counted::ByPods => time *= u64::from(limits.retries) + 1,
+        Counted::ByCoordinator { swarm, attempt } => {
+            time += KEEP_SECONDS;
+            labels[SWARM_LABEL] = json!(swarm);
+            labels[TASK_LABEL] = json!(task.name());
+            labels[ATTEMPT_LABEL] = json!(attempt.to_string());
+        }
+    }
     json!({
         "apiVersion": "batch/v1", "kind": "Job",
         "metadata": {
-            "name": format!("fathom-{}", task.name()),
+            "name": job_name(&task.name(), counted),
             "namespace": plan.kubernetes.namespace,
-            "labels": labels(),
+            "labels": labels,
             "annotations": {"fathom/command": task.command_line()},
         },
         "spec": {
             "backoffLimit": limits.retries,
-            "activeDeadlineSeconds": time * attempts,
+            "activeDeadlineSeconds": time,
             "ttlSecondsAfterFinished": KEPT_SECONDS,
-            "template": {"metadata": {"labels": labels()}, "spec": pod(plan, task)},
+            "template": {"metadata": {"labels": labels}, "spec": pod(plan, task, counted)},
         },
     })
 }
 
-fn pod(plan: &Plan, task: &Task) -> Value {
+/// Whether the results stay in the pod until they are fetched.
+fn are_fetched(plan: &Plan, counted: Counted<'_>) -> bool {
+    matches!(counted, Counted::ByCoordinator { .. }) && plan.kubernetes.results == Results::Api
+}
+
+fn pod(plan: &Plan, task: &Task, counted: Counted<'_>) -> Value {
     let options = &plan.kubernetes;
     let lost = |what: &str| {
         json!({
@@ -87,15 +145,23 @@ fn pod(plan: &Plan, task: &Task) -> Value {
             "effect": "NoExecute", "tolerationSeconds": LOST_SECONDS,
         })
     };
+    let mut containers = vec![task_container(plan, task, counted)];
+    let results = match counted {
+        Counted::ByCoordinator { attempt, .. } if are_fetched(plan, counted) => {
+            containers.push(keeper(plan, task, attempt));
+            json!({"name": "results", "emptyDir": {"sizeLimit": bytes(2 * plan.limits.disk)}})
+        }
+        _ => json!({"name": "results", "persistentVolumeClaim": {"claimName": options.claim}}),
+    };
     let mut pod = json!({
         "restartPolicy": "Never",
         "automountServiceAccountToken": false,
         "enableServiceLinks": false,
         "terminationGracePeriodSeconds": 30,
         "tolerations": [lost("not-ready"), lost("unreachable")],
-        "containers": [container(plan, task)],
+        "containers": containers,
         "volumes": [
-            {"name": "results", "persistentVolumeClaim": {"claimName": options.claim}},
+            results,
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": bytes(plan.limits.memory)}},
         ],
     });
@@ -118,31 +184,51 @@ fn pod(plan: &Plan, task: &Task) -> Value {
     pod
 }
 
-fn container(plan: &Plan, task: &Task) -> Value {
-    let (options, limits) = (&plan.kubernetes, &plan.limits);
-    let file = TaskFile { task: task.clone(), limits: limits.clone() };
-    let file = serde_json::to_string(&file).unwrap_or_default();
-    let rights = match plan.privileged {
-        true => json!({"privileged": true, "runAsUser": 0}),
-        false => json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}),
-    };
+/// A container without rights.
+fn container(plan: &Plan, name: &str, command: &[&str], limits: &Limits) -> Value {
     json!({
-        "name": "task",
-        "image": options.image,
-        "imagePullPolicy": options.pull_policy,
-        "command": ["/usr/bin/fathom", "swarm", "run-task", task.name(), "0", "--out", RESULTS],
-        "env": [
-            {"name": TASK, "value": file},
-            {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
-            {"name": "TMPDIR", "value": "/dev/shm"},
-        ],
+        "name": name,
+        "image": plan.kubernetes.image,
+        "imagePullPolicy": plan.kubernetes.pull_policy,
+        "command": command,
         "resources": {"requests": resources(limits), "limits": resources(limits)},
-        "securityContext": rights,
-        "volumeMounts": [
-            {"name": "results", "mountPath": RESULTS},
-            {"name": "shm", "mountPath": "/dev/shm"},
-        ],
+        "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [{"name": "results", "mountPath": RESULTS}],
     })
+}
+
+fn task_container(plan: &Plan, task: &Task, counted: Counted<'_>) -> Value {
+    let file = TaskFile { task: task.clone(), limits: plan.limits.clone() };
+    let file = serde_json::to_string(&file).unwrap_or_default();
+    let attempt = match counted {
+        Counted::ByPods => 0,
+        Counted::ByCoordinator { attempt, .. } => attempt,
+    };
+    let (name, attempt) = (task.name(), attempt.to_string());
+    let command = [PROGRAM, "swarm", "run-task", &name, &attempt, "--out", RESULTS];
+    let limits = Limits { memory: plan.limits.memory + RUNNER_MEMORY, ..plan.limits.clone() };
+    let mut container = container(plan, TASK_CONTAINER, &command, &limits);
+    container["env"] = json!([
+        {"name": TASK, "value": file},
+        {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        {"name": "TMPDIR", "value": "/dev/shm"},
+    ]);
+    container["volumeMounts"] = json!([
+        {"name": "results", "mountPath": RESULTS},
+        {"name": "shm", "mountPath": "/dev/shm"},
+    ]);
+    if plan.privileged {
+        container["securityContext"] = json!({"privileged": true, "runAsUser": 0});
+    }
+    container
+}
+
+/// The container that outlives the task, whatever ends it: out of memory, for example.
+fn keeper(plan: &Plan, task: &Task, attempt: u32) -> Value {
+    let (name, attempt) = (task.name(), attempt.to_string());
+    let command = [PROGRAM, "swarm", "keep", &name, &attempt, "--out", RESULTS];
+    let limits = Limits { cpus: 0.05, memory: KEEPER_MEMORY, ..plan.limits.clone() };
+    container(plan, KEEPER_CONTAINER, &command, &limits)
 }
 
 fn resources(limits: &Limits) -> Value {
@@ -182,12 +268,14 @@ mod tests {
         let pod = &job["spec"]["template"]["spec"];
         let container = &pod["containers"][0];
         assert_eq!(job["spec"]["activeDeadlineSeconds"], 720);
-        assert_eq!(container["resources"]["limits"]["memory"], "512Mi");
+        // The runner has its own share, so that its command comes to the limit first.
+        assert_eq!(container["resources"]["limits"]["memory"], "544Mi");
         assert_eq!(container["resources"]["requests"]["cpu"], "500m");
         assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
         assert_eq!(container["securityContext"]["capabilities"]["drop"][0], "ALL");
         assert_eq!(pod["tolerations"][0]["tolerationSeconds"], 5);
         assert!(pod["runtimeClassName"].is_null());
+        assert_eq!(pod["containers"].as_array().unwrap().len(), 1);
         let name = job["metadata"]["name"].as_str().unwrap();
         assert!(name.len() <= 63 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'));
     }
@@ -197,5 +285,23 @@ mod tests {
         let pod = made("privileged = true")[1].1["spec"]["template"]["spec"].clone();
         assert_eq!(pod["containers"][0]["securityContext"]["privileged"], true);
         assert!(pod["securityContext"].is_null());
+    }
+    #[test]
+    fn results_of_a_coordinator_are_kept_in_the_pod_unless_there_is_a_claim() {
+        let text = "tasks = 1\n[[campaign]]\ncommand = \"check model --ops 100\"\n";
+        let counted = Counted::ByCoordinator { swarm: "abc", attempt: 2 };
+        let pod = |text: &str| {
+            let plan = Plan::parse(text).unwrap();
+            let task = Tasks::new(&plan).unwrap().next().unwrap();
+            let job = job(&plan, &task, counted);
+            assert_eq!(job["metadata"]["labels"][ATTEMPT_LABEL], "2");
+            job["spec"]["template"]["spec"].clone()
+        };
+        let fetched = pod(text);
+        assert_eq!(fetched["containers"][1]["name"], KEEPER_CONTAINER);
+        assert!(fetched["volumes"][0]["persistentVolumeClaim"].is_null());
+        let claimed = pod(&format!("{text}[kubernetes]\nresults = \"claim\"\n"));
+        assert_eq!(claimed["containers"].as_array().unwrap().len(), 1);
+        assert_eq!(claimed["volumes"][0]["persistentVolumeClaim"]["claimName"], "fathom-swarm");
     }
 }

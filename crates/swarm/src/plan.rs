@@ -186,6 +186,8 @@ pub struct KubernetesOptions {
     /// The runtime class, for example `kata`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime_class: Option<String>,
+    /// How results come back to a coordinator; manifests for `kubectl` use the claim.
+    pub results: Results,
     /// The claim that all tasks write their results to; it must be writable from every node.
     pub claim: String,
     /// Its size, if it is to be made.
@@ -194,6 +196,16 @@ pub struct KubernetesOptions {
     /// Its storage class; without it the default of the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_class: Option<String>,
+}
+
+/// How the results of tasks come back from Kubernetes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Results {
+    /// Fetched from the pods, through the API of the cluster; nothing has to be shared.
+    Api,
+    /// Written to a claim that is also the directory of the coordinator (`--out`).
+    Claim,
 }
 
 impl Default for KubernetesOptions {
@@ -205,6 +217,7 @@ impl Default for KubernetesOptions {
             pull_secrets: Vec::new(),
             node_selector: BTreeMap::new(),
             runtime_class: None,
+            results: Results::Api,
             claim: "fathom-swarm".to_owned(),
             claim_size: 10 << 30,
             storage_class: None,

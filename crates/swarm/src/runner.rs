@@ -105,6 +105,7 @@ impl RunTask<'_> {
 
     fn attempt(&self, task: &Task, limits: &Limits, out: &Path) -> io::Result<Ended> {
         let started = Instant::now();
+        let kills_before = limits::kills_in_container();
         let groups = Groups::make(&format!("fathom-{}-{}", task.id, std::process::id()), limits);
         let (mut child, groups) = self.start(task, groups, out)?;
         let pid = Pid::from_child(&child);
@@ -117,6 +118,7 @@ impl RunTask<'_> {
         let reason = match (broken, code) {
             (Some(reason), _) => reason,
             (None, _) if groups.ran_out_of_memory() => Reason::Memory,
+            (None, _) if limits::kills_in_container() > kills_before => Reason::Memory,
             (None, Some(0)) => Reason::Done,
             (None, Some(1)) => Reason::Found,
             (None, Some(_)) => Reason::Failed,

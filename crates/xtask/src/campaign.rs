@@ -5,14 +5,16 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::ledger::{self, Ledger};
 use crate::{ace2, guest_campaign, guest_runs, long_workloads, shell, suites};
 
 /// The campaigns.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum Name {
-    /// The reference against tmpfs, ext4, xfs and btrfs: over a million operations, several seeds (root)
+    /// The reference against tmpfs, ext4, xfs and btrfs: ten million operations in pieces; goes on where it was
+    /// interrupted (root)
     Hosts,
     /// ext4, xfs, btrfs, ext2, tmpfs and overlay against the reference: an hour in all (root)
     Kernel,
@@ -47,6 +49,8 @@ pub(crate) enum Name {
     CrashOps,
     /// Foreign test suites on the served reference: pjdfstest, fsx, LTP's file-system calls (root)
     Suites,
+    /// A swarm on a real Kubernetes cluster that loses and wins nodes
+    Kubernetes,
     /// 200 runs killed at random moments leave no mount, no device, no file, no process (root)
     Kills,
     /// Every checker on its first disk, so many minutes each; goes on where it was (FATHOM_GUEST_KERNEL, which
@@ -74,7 +78,7 @@ pub(crate) fn built_program() -> Result<std::path::PathBuf> {
 pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
     built_program()?;
     match name {
-        Name::Hosts => hosts(),
+        Name::Hosts => hosts(minutes),
         Name::Kernel => kernel(minutes),
         Name::Hunt => hunt(120, None, &[]),
         Name::Mutants => mutants(),
@@ -96,6 +100,12 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
         Name::CrashOps => crate::crash_ops::run(&program(), minutes, &[]),
         Name::Fsck => crate::fsck::run(&program(), minutes, &[]),
         Name::Suites => suites::run(&program()),
+        Name::Kubernetes => {
+            crate::setup::kubernetes()?;
+            let test = ["test", "--release", "--package", "fathom", "--features", "kubernetes"];
+            let only = ["--test", "swarm_kubernetes", "--", "--nocapture"];
+            shell::run(shell::cargo().args(test).args(only))
+        }
         Name::Kills => {
             let test = ["test", "--release", "--quiet", "--package", "fathom"];
             let tests = ["--test", "kills", "--test", "crash_kills", "--test", "fsck_kills"];
@@ -222,28 +232,60 @@ fn kernel(minutes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Operations per file system and seed; 4 file systems × 5 seeds × this is over a million.
-const HOST_OPS: &str = "60000";
+/// Operations of a piece; 4 file systems × 50 seeds × this are ten million.
+const HOST_OPS: u64 = 50_000;
+const HOST_SEEDS: u64 = 50;
 
-fn hosts() -> Result<()> {
-    let mut total = 0;
-    let mut accused = Vec::new();
-    println!("{:8} {:>5} {:>9} {:>9} {:>8}", "subject", "seed", "ops", "ops/s", "findings");
-    for subject in ["tmpfs", "ext4", "xfs", "btrfs"] {
-        for seed in ["1", "2", "3", "4", "5"] {
-            let args = ["check", subject, "--ops", HOST_OPS, "--seed", seed, "--tree-every", "5"];
-            let (code, report) = fathom(&args)?;
-            let ops = report["ops"].as_u64().unwrap_or(0);
-            let seconds = report["seconds"].as_f64().unwrap_or(f64::INFINITY);
-            let findings = report["findings"].as_array().map_or(0, Vec::len);
-            println!("{subject:8} {seed:>5} {ops:>9} {:>9.0} {findings:>8}", ops as f64 / seconds);
-            total += ops;
-            if code != Some(0) {
-                accused.push(format!("{subject} seed {seed}: {}", report["findings"]));
-            }
+/// File systems that are on every host.
+const HOSTS: [&str; 4] = ["tmpfs", "ext4", "xfs", "btrfs"];
+
+/// Half of the pieces are tours, which are the default; the others walks, which hold more files open.
+fn host_piece(subject: &str, seed: u64) -> Result<Value> {
+    let strategy = if seed.is_multiple_of(2) { "walk" } else { "tour" };
+    let (seed, ops) = (seed.to_string(), HOST_OPS.to_string());
+    let args = ["check", subject, "--strategy", strategy, "--ops", &ops, "--seed", &seed];
+    let (code, report) = fathom(&[&args[..], &["--tree-every", "5"]].concat())?;
+    Ok(json!({
+        "code": code,
+        "strategy": strategy,
+        "seconds": report["seconds"],
+        "ops": report["ops"],
+        "findings": ledger::signatures(&report),
+    }))
+}
+
+/// Every file system gets its first piece before one gets its second; a piece is kept as soon as it is there.
+fn hosts(minutes: u64) -> Result<()> {
+    let mut ledger = Ledger::open("hosts")?;
+    let start = Instant::now();
+    for (seed, subject) in (1..=HOST_SEEDS).flat_map(|seed| HOSTS.map(|subject| (seed, subject))) {
+        if start.elapsed().as_secs() >= minutes * 60 {
+            break;
+        }
+        if !ledger.has(subject, seed) {
+            let result = host_piece(subject, seed)?;
+            println!("{subject}, seed {seed}: {result}");
+            ledger.add(subject, seed, &result)?;
         }
     }
-    println!("total operations: {total}");
+    let mut total = 0;
+    let mut accused = Vec::new();
+    println!("| subject | pieces | operations | findings |\n|---|---|---|---|");
+    for subject in HOSTS {
+        let (mut pieces, mut ops, mut findings) = (0, 0, 0);
+        for line in ledger.of(subject) {
+            pieces += 1;
+            ops += line["ops"].as_u64().unwrap_or(0);
+            findings += line["findings"].as_array().map_or(0, Vec::len);
+            if line["code"] != 0 {
+                accused.push(format!("{subject} seed {}: {}", line["piece"], line["findings"]));
+            }
+        }
+        println!("| {subject} | {pieces} | {ops} | {findings} |");
+        total += ops;
+    }
+    let planned = HOST_OPS * HOST_SEEDS * HOSTS.len() as u64;
+    println!("{total} of {planned} operations are done (docs/campaigns/hosts.jsonl)");
     if !accused.is_empty() {
         bail!("unexplained divergences:\n{}", accused.join("\n"));
     }
@@ -252,6 +294,10 @@ fn hosts() -> Result<()> {
 
 /// Ways in which a mutant is served.
 const SERVED: [&str; 3] = ["model", "reffs", "fuse"];
+
+/// Mutants that a FUSE server does not hear of: the kernel cuts what is behind the end of a file, and O_TMPFILE is
+/// not carried.
+const IN_PROCESS: [&str; 2] = ["mapped-tail-shows", "tmpfile-link-empties"];
 
 /// Makes the subject with a mutant, or without. The third way is a daemon like any other: it keeps
 /// its volume in a file, so that it can be stopped and started again.
@@ -277,6 +323,10 @@ fn mutants() -> Result<()> {
     for name in &names {
         let mut row = format!("{name:32}");
         for by in SERVED {
+            if by != "model" && IN_PROCESS.contains(name) {
+                row.push_str(&format!(" {:>8} {:>8}", "-", "-"));
+                continue;
+            }
             let start = Instant::now();
             let subject = served(by, Some(name))?;
             let args = ["--budget", "120s", "--seed", "1", "--remount", "500"];
@@ -297,7 +347,7 @@ fn mutants() -> Result<()> {
             bail!("the unmutated {by} was accused: {}", report["findings"]);
         }
     }
-    let all = names.len() * SERVED.len();
+    let all = names.len() * SERVED.len() - IN_PROCESS.len() * (SERVED.len() - 1);
     println!("found: {} of {all}", all - missed.len());
     if !missed.is_empty() {
         bail!("not found: {}", missed.join(", "));

@@ -35,7 +35,11 @@ struct Args {
 #[derive(Subcommand)]
 enum Task {
     /// Install the Debian packages that the tests use (root), or say which are missing
-    Setup,
+    Setup {
+        /// What else to set up
+        #[arg(value_enum)]
+        what: Option<setup::Extra>,
+    },
     /// Set up, tidy, format check, clippy, all tests; the skipped ones with their reasons
     Test,
     /// Check the rules of the code base that the compiler does not know
@@ -79,7 +83,8 @@ enum Task {
 
 fn main() -> ExitCode {
     let result = match Args::parse().chore {
-        Task::Setup => setup::run(),
+        Task::Setup { what: None } => setup::run(),
+        Task::Setup { what: Some(setup::Extra::Kubernetes) } => setup::kubernetes(),
         Task::Test => test::run(),
         Task::Tidy { tighten } => tidy::run(tighten),
         Task::Bench { name } => bench::run(name),

@@ -48,6 +48,44 @@ const PACKAGES: &[Package] = &[
     (LIBCLANG, "libclang-dev", "littlefs in C is not built and not tested"),
 ];
 
+/// What is set up only if it is asked for.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum Extra {
+    /// The programs of a Kubernetes cluster, built from Debian's source (about 12 processor-minutes)
+    Kubernetes,
+}
+
+const KUBERNETES: &[Package] = &[
+    ("go", "golang-go", "Kubernetes is not built"),
+    ("rsync", "rsync", "Kubernetes is not built"),
+    ("dpkg-source", "dpkg-dev", "Kubernetes is not built"),
+    ("make", "make", "Kubernetes is not built"),
+    ("curl", "curl", "no cluster is started"),
+    ("openssl", "openssl", "no cluster is started"),
+    ("ip", "iproute2", "no cluster is started"),
+    ("etcd", "etcd-server", "no cluster is started"),
+    ("containerd", "containerd", "no cluster is started"),
+    ("runc", "runc", "no cluster is started"),
+    ("/usr/lib/cni/bridge", "containernetworking-plugins", "no cluster is started"),
+];
+
+/// Builds the programs of a cluster where the tests look for them; what is there is not built again.
+pub(crate) fn kubernetes() -> Result<()> {
+    need(KUBERNETES)?;
+    let programs = match std::env::var_os("FATHOM_KUBERNETES") {
+        Some(programs) => PathBuf::from(programs),
+        None => {
+            let home =
+                std::env::var_os("HOME").context("HOME is not set: set FATHOM_KUBERNETES")?;
+            PathBuf::from(home).join(".cache/fathom/kubernetes")
+        }
+    };
+    let script = shell::root().join("crates/swarm/kubernetes/build.sh");
+    shell::run(Command::new(script).arg(&programs)).context("while building Kubernetes")?;
+    println!("setup: the programs of Kubernetes are in {}", programs.display());
+    Ok(())
+}
+
 /// Lists the packages whose program is missing.
 fn missing(wanted: &[Package]) -> Vec<&Package> {
     wanted.iter().filter(|(program, ..)| !is_here(program)).collect()

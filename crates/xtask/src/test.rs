@@ -34,6 +34,7 @@ pub(crate) fn run() -> Result<()> {
     // The workspace is built without them, as a user builds it.
     let all = ["-p", "fathom-subjects", "--lib", "--test", "library*", "--features", &libraries];
     tests(&all, &mut told)?;
+    tests(&["-p", "fathom-swarm", "--features", "kubernetes"], &mut told)?;
     for line in &told.skipped {
         println!("{line}");
     }
@@ -68,6 +69,8 @@ fn lint(libraries: &str, skipped: &mut BTreeSet<String>) -> Result<()> {
         let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
         shell::run(shell::cargo().args(lints))?;
         let lints = ["clippy", "-p", "fathom-subjects", "--all-targets", "--features", libraries];
+        shell::run(shell::cargo().args(lints).args(["--", "-D", "warnings"]))?;
+        let lints = ["clippy", "-p", "fathom-swarm", "--all-targets", "--features", "kubernetes"];
         shell::run(shell::cargo().args(lints).args(["--", "-D", "warnings"]))?;
     } else {
         skipped.insert("SKIP clippy: this toolchain has no clippy".to_owned());

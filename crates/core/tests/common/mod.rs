@@ -94,6 +94,7 @@ fn slot_ops() -> Vec<BoxedStrategy<Op>> {
             data: pattern(),
             sync: flags!(MsyncFlags)
         }),
+        op!(LinkSlot { slot: slot(), to: name(), by_proc: any::<bool>() }),
         op!(MmapLoad { slot: slot(), offset: offset(), len: any::<u64>() }),
         op!(CopyFileRange {
             from: slot(),

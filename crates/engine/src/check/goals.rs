@@ -127,6 +127,7 @@ pub const GOALS: &[Goals] = &[
     ("remount", &[]),
     ("wait", &[]),
     ("server", &[]),
+    ("link_slot", &[E::EBADF, E::EEXIST, E::ENOENT, E::EPERM]),
 ];
 
 #[cfg(test)]

@@ -194,6 +194,20 @@ impl Map {
         }
     }
 
+    /// So many further moves are to be tried in every state; whether there are any.
+    pub(super) fn offer(&mut self, further: u16) -> bool {
+        let Some(moves) = self.moves.checked_add(further).filter(|_| further > 0) else {
+            return false;
+        };
+        self.moves = moves;
+        for (id, state) in self.states.iter().enumerate() {
+            if state.depth < self.depth_max && state.missed < MISSED_MAX {
+                self.open.insert((state.depth, id as StateId));
+            }
+        }
+        !self.open.is_empty()
+    }
+
     /// States that were given up.
     pub(super) fn given_up(&self) -> usize {
         self.states.iter().filter(|state| state.missed >= MISSED_MAX).count()
@@ -241,6 +255,16 @@ mod tests {
         assert_eq!(map.route(3, 9), Some(Vec::new()));
         assert_eq!(map.next_move(3), Some(1));
         assert_eq!((map.next_move(3), map.open(), map.nearest_to_start()), (None, 0, None));
+    }
+
+    #[test]
+    fn further_moves_open_every_state_again() {
+        let mut map = Map::new(digest(0), 1, 10);
+        assert_eq!((map.next_move(START), map.next_move(START), map.open()), (Some(0), None, 0));
+        assert!(map.offer(2));
+        assert_eq!((map.open(), map.next_move(START), map.next_move(START)), (1, Some(1), Some(2)));
+        assert_eq!((map.next_move(START), map.open()), (None, 0));
+        assert!(!map.offer(u16::MAX) && !map.offer(0), "there are no more numbers");
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub struct SideBySide<'a> {
     /// The tree before the last remount, until the subject is looked at again.
     before_remount: Option<Tree>,
     steps: Vec<Step>,
+    /// Number of operations that the subject had no space for.
+    without_space: u64,
 }
 
 /// The judgement of one operation.
@@ -99,6 +101,7 @@ impl<'a> SideBySide<'a> {
             patient: false,
             before_remount: None,
             steps: Vec::new(),
+            without_space: 0,
         };
         pair.restart()?;
         Ok(pair)
@@ -397,6 +400,11 @@ impl<'a> SideBySide<'a> {
         StepJudgement { expected, found, tree_compared: false, verdict }
     }
 
+    /// Number of operations so far that the subject had no space for.
+    pub(crate) fn without_space(&self) -> u64 {
+        self.without_space
+    }
+
     /// Where the subject rightly did less than the reference, the reference does the same.
     fn fall_back(
         &mut self,
@@ -408,7 +416,11 @@ impl<'a> SideBySide<'a> {
         let shorter = self.oracle.short_copy(op, expected, found).map(Instead::Less);
         let instead = match shorter.or_else(|| self.oracle.other_segment(op, &before, found)) {
             Some(instead) => Some(instead),
-            None => ran_out(self.subject, op, expected, found)?,
+            None => {
+                let instead = ran_out(self.subject, op, expected, found)?;
+                self.without_space += u64::from(instead.is_some());
+                instead
+            }
         };
         if let Some(instead) = instead {
             self.model = before;

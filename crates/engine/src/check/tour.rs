@@ -46,6 +46,7 @@ impl Campaign<'_, '_> {
         let mut map = self.open_map()?;
         let mut at = START;
         let mut misses = 0;
+        let mut without_space = 0;
         while !self.is_over() && self.plan.explore.states_max.is_none_or(|max| map.len() < max) {
             if let Some(by) = map.next_move(at) {
                 at = self.go(&mut map, at, by)?;
@@ -63,6 +64,12 @@ impl Campaign<'_, '_> {
                     map.missed(goal);
                 }
                 continue;
+            } else if self.without_space() > without_space && map.offer(self.plan.explore.moves) {
+                // What had no space was not really tried, and may have it another time: how much there is, is
+                // not part of a state. Btrfs without space for metadata is left where it is otherwise, at the
+                // start.
+                without_space = self.without_space();
+                continue;
             } else {
                 self.stats.complete = true;
                 break;
@@ -78,6 +85,11 @@ impl Campaign<'_, '_> {
         self.stats.open = map.open() as u64;
         self.stats.given_up = map.given_up() as u64;
         self.close_map(&map)
+    }
+
+    /// Number of operations so far that a subject had no space for.
+    fn without_space(&self) -> u64 {
+        self.lineup.pairs.iter().map(|pair| pair.without_space()).sum()
     }
 
     /// Takes one move; where it led.

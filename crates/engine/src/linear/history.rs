@@ -238,6 +238,7 @@ fn only_looks(op: &Op, outcome: &Outcome) -> bool {
         | Op::Unlink { .. }
         | Op::Rename { .. }
         | Op::Link { .. }
+        | Op::LinkSlot { .. }
         | Op::Symlink { .. }
         | Op::Mknod { .. }
         | Op::Chmod { .. }

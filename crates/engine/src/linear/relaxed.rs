@@ -155,6 +155,7 @@ fn changes_fields(op: &Op) -> bool {
         || matches!(
             op,
             Op::Link { .. }
+                | Op::LinkSlot { .. }
                 | Op::Unlink { .. }
                 | Op::Rename { .. }
                 | Op::Mkdir { .. }
@@ -175,7 +176,7 @@ fn bound(op: &Op) -> Vec<FsBytes> {
         | Op::Symlink { path, .. }
         | Op::Mknod { path, .. } => vec![last(path)],
         Op::Rename { from, to, .. } => vec![last(from), last(to)],
-        Op::Link { to, .. } => vec![last(to)],
+        Op::Link { to, .. } | Op::LinkSlot { to, .. } => vec![last(to)],
         _ => Vec::new(),
     }
 }

@@ -75,6 +75,7 @@ calls! {
     Remount = "remount",
     Wait = "wait",
     Server = "server",
+    LinkSlot = "link_slot",
 }
 
 /// The whole configuration; `default.toml` explains every field.

@@ -5,6 +5,9 @@ use fathom_core::{Kind, Mode, Op, Slot, Target};
 
 use super::Generator;
 
+/// Share of the stores through mappings that are at the end of their file.
+const TAIL_PERCENT: u32 = 30;
+
 impl Generator {
     pub(super) fn open(&mut self) -> Op {
         if self.tables.open_is_whole {
@@ -130,12 +133,16 @@ impl Generator {
         use MsyncFlags as M;
         let sync = *self.choices.pick(&[M::MS_SYNC, M::MS_ASYNC, M::MS_SYNC | M::MS_INVALIDATE]);
         let len = self.len().max(1);
-        Op::MmapStore {
-            slot: self.writable_slot(),
-            offset: self.offset(),
-            data: self.pattern(len),
-            sync,
-        }
+        let slot = self.writable_slot();
+        // At the end of the file and behind it, as far as its last page reaches: what is stored there must
+        // not show when the file grows.
+        let open = self.slots.get(usize::from(slot)).and_then(Option::as_ref);
+        let end = open.map(|open| open.size).filter(|_| self.choices.percent(TAIL_PERCENT));
+        let offset = match end {
+            Some(end) => (end as i64).saturating_add(self.choices.below(64) as i64 - 32).max(0),
+            None => self.offset(),
+        };
+        Op::MmapStore { slot, offset, data: self.pattern(len), sync }
     }
 
     pub(super) fn mmap_load(&mut self) -> Op {

@@ -31,6 +31,7 @@ enum Need {
     Writable,
     Both,
     Dir,
+    Nameless,
     Any,
 }
 
@@ -41,6 +42,7 @@ impl Need {
             Call::Write | Call::Pwrite | Call::Fallocate | Call::SyncFileRange => Need::Writable,
             Call::MmapStore | Call::CopyFileRange => Need::Both,
             Call::Getdents => Need::Dir,
+            Call::LinkSlot => Need::Nameless,
             Call::Lseek | Call::Fsync | Call::Fdatasync | Call::Syncfs => Need::Any,
             _ => Need::Nothing,
         }
@@ -53,6 +55,7 @@ impl Need {
             Need::Writable => open.kind == Kind::File && open.writable,
             Need::Both => open.kind == Kind::File && open.readable && open.writable,
             Need::Dir => open.kind == Kind::Dir,
+            Need::Nameless => open.nameless,
         }
     }
 }
@@ -139,6 +142,7 @@ impl Generator {
         }
         let (kind, flags) = match need {
             Need::Dir => (Kind::Dir, OpenFlags::O_DIRECTORY),
+            Need::Nameless => (Kind::Dir, OpenFlags::O_TMPFILE | OpenFlags::O_RDWR),
             _ => (Kind::File, OpenFlags::O_RDWR | OpenFlags::O_CREAT),
         };
         let path = self.existing(&[kind]);

@@ -61,6 +61,10 @@ struct OpenSlot {
     kind: Kind,
     readable: bool,
     writable: bool,
+    /// It has no name yet: `O_TMPFILE` made it.
+    nameless: bool,
+    /// Its size, where that was looked at ([`Generator::note_sizes`]).
+    size: u64,
 }
 
 /// Produces one operation after the other.
@@ -149,6 +153,9 @@ impl Generator {
 
     /// Makes an operation of this kind, unless it would not return or its answer says nothing.
     fn usable(&mut self, call: Call, model: &Model) -> Option<Op> {
+        if call == Call::MmapStore {
+            self.note_sizes(model);
+        }
         let op = without_waiting(self.make(call), model);
         model.unspecified(&op).is_none().then_some(op)
     }
@@ -169,6 +176,17 @@ impl Generator {
         }
     }
 
+    /// Looks at how long the open files are.
+    fn note_sizes(&mut self, model: &Model) {
+        for (slot, open) in self.slots.iter_mut().enumerate() {
+            let ino = model.slot_ino(slot as Slot);
+            let attr = ino.and_then(|ino| model.volume().attr(ino).ok());
+            if let (Some(open), Some(attr)) = (open, attr) {
+                open.size = attr.size;
+            }
+        }
+    }
+
     fn set_slot(&mut self, slot: Slot, open: Option<OpenSlot>) {
         if let Some(place) = self.slots.get_mut(usize::from(slot)) {
             *place = open;
@@ -182,7 +200,7 @@ impl Generator {
         }
         match call {
             Call::Mkdir => Call::Rmdir,
-            Call::Link | Call::Symlink | Call::Mknod => Call::Unlink,
+            Call::Link | Call::LinkSlot | Call::Symlink | Call::Mknod => Call::Unlink,
             other => other,
         }
     }
@@ -203,6 +221,7 @@ impl Generator {
             Call::Unlink => self.unlink(),
             Call::Rename => self.rename(),
             Call::Link => self.link(),
+            Call::LinkSlot => self.link_slot(),
             Call::Symlink => self.symlink(),
             Call::Readlink => self.readlink(),
             Call::Mknod => self.mknod(),
@@ -292,5 +311,7 @@ fn open_slot(model: &Model, slot: Slot, path: &FsPath, flags: OpenFlags) -> Opti
         kind: Kind::of_mode(stat.mode.0)?,
         readable: usable && matches!(access, Access::Read | Access::ReadWrite),
         writable: usable && matches!(access, Access::Write | Access::ReadWrite),
+        nameless: flags.contains(OpenFlags::O_TMPFILE_BIT) && stat.nlink == 0,
+        size: stat.size,
     })
 }

@@ -50,6 +50,11 @@ impl Generator {
         Op::Link { to: self.fresh(kind), from, follow: self.choices.percent(15) }
     }
 
+    pub(super) fn link_slot(&mut self) -> Op {
+        let slot = self.slot(|open| open.nameless);
+        Op::LinkSlot { slot, to: self.fresh(Kind::File), by_proc: self.choices.percent(50) }
+    }
+
     pub(super) fn symlink(&mut self) -> Op {
         Op::Symlink { target: self.symlink_target(), path: self.fresh(Kind::Symlink) }
     }

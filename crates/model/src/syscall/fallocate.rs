@@ -20,6 +20,11 @@ impl Model {
         if offset < 0 || len <= 0 {
             return Err(Errno::EINVAL);
         }
+        if mode.contains(FallocateMode::FALLOC_FL_WRITE_ZEROES)
+            && !self.quirks().fallocate_write_zeroes_known
+        {
+            return Err(Errno::EOPNOTSUPP);
+        }
         check_mode(mode, self.quirks().fallocate_conflict_invalid)?;
         if !file.writable() {
             return Err(Errno::EBADF);
@@ -191,6 +196,15 @@ mod tests {
                 let expected = if possible.contains(&mode) { Ok(0) } else { Err(E::EOPNOTSUPP) };
                 check_each(&m, &[(fallocate(0, mode, 4096, 4096), expected)]);
             }
+        }
+    }
+
+    /// Found with ext4 behind NFS on 6.12, with a file that was open to be read.
+    #[test]
+    fn older_kernels_do_not_know_write_zeroes() {
+        let older = Quirks { fallocate_write_zeroes_known: false, ..Quirks::default() };
+        for (quirks, answer) in [(older, E::EOPNOTSUPP), (Quirks::default(), E::EBADF)] {
+            check(&mut with_file(quirks), &[(fallocate(1, 128, 0, 4096), Err(answer))]);
         }
     }
 

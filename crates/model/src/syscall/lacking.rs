@@ -43,7 +43,7 @@ impl Model {
     fn feature_of(&self, op: &Op) -> impl Iterator<Item = Feature> {
         let mut needs = Vec::new();
         match op {
-            Op::Link { .. } => needs.push(Feature::HardLinks),
+            Op::Link { .. } | Op::LinkSlot { .. } => needs.push(Feature::HardLinks),
             Op::Symlink { .. } => needs.push(Feature::Symlinks),
             Op::Setxattr { .. }
             | Op::Getxattr { .. }

@@ -1,6 +1,6 @@
 //! link(2), linkat(2): fs/namei.c `do_linkat`, `vfs_link`.
 
-use fathom_core::{Errno, FsPath, Kind, Mode};
+use fathom_core::{Errno, FsPath, Kind, Mode, Slot};
 
 use super::Model;
 use super::permission::Mask;
@@ -11,6 +11,25 @@ impl Model {
     /// A symbolic link is itself linked, unless `follow` (`AT_SYMLINK_FOLLOW`).
     pub(super) fn link(&mut self, from: &FsPath, to: &FsPath, follow: bool) -> Result<u64, Errno> {
         let ino = self.resolve(from, if follow { Follow::Yes } else { Follow::No })?;
+        self.link_ino(ino, to)
+    }
+
+    /// Of an open file, by its descriptor (`AT_EMPTY_PATH`) or by its entry in `/proc/self/fd`. One that
+    /// `O_TMPFILE` made without `O_EXCL` gets its first name so; no other file without a name can have one
+    /// again (`I_LINKABLE`). Who may use a descriptor is [`Model::unspecified`] for callers without privileges.
+    pub(super) fn link_slot(
+        &mut self,
+        slot: Slot,
+        to: &FsPath,
+        by_proc: bool,
+    ) -> Result<u64, Errno> {
+        // A closed descriptor has no entry in /proc.
+        let closed = if by_proc { Errno::ENOENT } else { Errno::EBADF };
+        let ino = self.slot_ino(slot).ok_or(closed)?;
+        self.link_ino(ino, to)
+    }
+
+    fn link_ino(&mut self, ino: Ino, to: &FsPath) -> Result<u64, Errno> {
         let place = self.resolve_parent(to)?;
         let name = self.free_name(&place, false)?;
         self.may_linkat(ino)?;
@@ -76,6 +95,63 @@ mod tests {
             (attr(&m, "linked").kind, attr(&m, "l").nlink, attr(&m, "f").nlink),
             (Kind::Symlink, 2, 2)
         );
+    }
+
+    fn link_slot(slot: Slot, to: &str, by_proc: bool) -> Op {
+        Op::LinkSlot { slot, to: path(to), by_proc }
+    }
+
+    #[test]
+    fn files_without_a_name_get_one_unless_they_are_exclusive() {
+        use fathom_core::flags::OpenFlags as O;
+        for by_proc in [false, true] {
+            let mut m = model();
+            let tmpfile = O::O_TMPFILE | O::O_RDWR;
+            given(&mut m, &[mkdir("d", 0o755), file("f", 0o644), open(0, ".", tmpfile)]);
+            given(&mut m, &[write(0, 7, 5000), open(1, ".", tmpfile | O::O_EXCL)]);
+            given(&mut m, &[open(2, "f", O::O_PATH), open(3, "f", O::empty())]);
+            given(&mut m, &[open(4, "d", O::O_DIRECTORY), file("g", 0o644)]);
+            given(&mut m, &[open(5, "g", O::O_RDWR), Op::Unlink { path: path("g") }]);
+            let link = |slot, to| link_slot(slot, to, by_proc);
+            let closed = if by_proc { E::ENOENT } else { E::EBADF };
+            let table = [
+                (link(9, "x"), Err(closed)),
+                (link(0, "f"), Err(E::EEXIST)),
+                (link(0, "nope/x"), Err(E::ENOENT)),
+                (link(0, "f/x"), Err(E::ENOTDIR)),
+                (link(0, "d/x"), Ok(0)),
+                (link(0, "y"), Ok(0)),
+                (link(1, "z"), Err(E::ENOENT)),
+                (link(2, "path"), Ok(0)),
+                (link(3, "again"), Ok(0)),
+                (link(4, "e"), Err(E::EPERM)),
+                (link(5, "g"), Err(E::ENOENT)),
+                (Op::Unlink { path: path("d/x") }, Ok(0)),
+                (Op::Unlink { path: path("y") }, Ok(0)),
+                (link(0, "y"), Err(E::ENOENT)),
+            ];
+            check(&mut m, &table);
+            assert_eq!((attr(&m, "f").nlink, attr(&m, "again").size), (3, 0));
+        }
+    }
+
+    #[test]
+    fn a_named_file_has_what_was_written_before() {
+        use fathom_core::flags::OpenFlags as O;
+        let mut m = model();
+        given(&mut m, &[open(0, ".", O::O_TMPFILE | O::O_RDWR), write(0, 7, 5000)]);
+        check(&mut m, &[(link_slot(0, "f", false), Ok(0))]);
+        assert_eq!((attr(&m, "f").size, attr(&m, "f").nlink), (5000, 1));
+    }
+
+    #[test]
+    fn who_may_use_a_descriptor_is_not_specified_without_privileges() {
+        let mut m = model();
+        given(&mut m, &[file("f", 0o666), open(0, "f", Default::default())]);
+        assert_eq!(m.unspecified(&link_slot(0, "g", false)), None);
+        given(&mut m, &[become_user(ALICE)]);
+        assert!(m.unspecified(&link_slot(0, "g", false)).is_some());
+        assert_eq!(m.unspecified(&link_slot(0, "g", true)), None);
     }
 
     #[test]

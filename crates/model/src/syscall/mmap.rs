@@ -1,13 +1,19 @@
 //! mmap(2), a store or a load, msync(2): mm/mmap.c `do_mmap`, mm/msync.c.
 //!
-//! An executor maps the whole pages that contain the given range, so any offset will do, and touches
-//! only bytes inside the file: beyond its last page the kernel would send `SIGBUS`.
+//! An executor maps the whole pages that contain the given range, so any offset will do. It loads only bytes
+//! inside the file, and stores as far as the last page of the file reaches: beyond it the kernel would send
+//! `SIGBUS`. What is stored behind the end is nowhere: POSIX, mmap: "the system shall never write out any
+//! modified portions of the last page of an object which are beyond its end", ftruncate: "the extended area
+//! shall appear as if it were zero-filled".
+
+use std::ops::Range;
 
 use fathom_core::flags::MsyncFlags;
 use fathom_core::{Errno, Kind, Pattern, Slot};
 
 use super::Model;
 use super::file::OpenFile;
+use crate::volume::SetTime;
 
 const PAGE_BYTES: u64 = 4096;
 
@@ -26,6 +32,14 @@ impl Model {
             let bytes = Pattern { seed: data.seed, len: stored }.to_vec();
             // A page fault that cannot be served.
             self.volume.write(file.ino, offset as u64, &bytes).map_err(|_| Errno::EFAULT)?;
+        }
+        if let Some(tail) = self.tail(&file, offset, data.len) {
+            // The page was made writable, which sets the times, wherever in it the bytes are.
+            self.volume.set_times(file.ino, None, Some(SetTime::Now))?;
+            let bytes = data.to_vec();
+            let skipped = (tail.start - offset as u64) as usize;
+            let bytes = &bytes[skipped..skipped + (tail.end - tail.start) as usize];
+            self.volume.store_behind_end(file.ino, tail.start, bytes);
         }
         check_msync(sync)?;
         Ok(stored)
@@ -73,6 +87,15 @@ impl Model {
         Ok(file)
     }
 
+    /// The part of a range that lies behind the end of a file, but within its last page.
+    pub(super) fn tail(&self, file: &OpenFile, offset: i64, len: u64) -> Option<Range<u64>> {
+        let size = self.volume.attr(file.ino).ok()?.size;
+        let offset = u64::try_from(offset).ok()?;
+        let end = size.checked_next_multiple_of(PAGE_BYTES)?.min(offset.saturating_add(len));
+        let start = size.max(offset);
+        (start < end).then_some(start..end)
+    }
+
     fn bytes_inside(&self, file: &OpenFile, offset: i64, len: u64) -> Result<u64, Errno> {
         let size = self.volume.attr(file.ino)?.size;
         Ok(size.saturating_sub(offset as u64).min(len))
@@ -95,6 +118,7 @@ mod tests {
 
     use super::super::testing::*;
     use super::*;
+    use crate::quirks::Quirks;
 
     fn store(slot: Slot, offset: i64, len: u64, sync: u32) -> Op {
         let data = Pattern { seed: 9, len };
@@ -162,5 +186,23 @@ mod tests {
         expected[6..].copy_from_slice(&Pattern { seed: 9, len: 4 }.to_vec());
         data_of(m.execute(&load(0, 0, 100)), &expected);
         assert_eq!((attr(&m, "f").size, mode_of(&m, "f")), (10, 0o4755));
+        given(&mut m, &[Op::Truncate { target: at("f"), len: 20 }]);
+        expected.resize(20, 0);
+        data_of(m.execute(&load(0, 0, 100)), &expected);
+    }
+
+    #[test]
+    fn stores_behind_the_end_are_left_out_where_they_show() {
+        let mut m = model_with(Quirks { mapped_tail_shows: true, ..Quirks::default() });
+        let flags = OpenFlags::O_CREAT | OpenFlags::O_RDWR;
+        given(&mut m, &[open(0, "f", flags), Op::Truncate { target: at("f"), len: 5000 }]);
+        for (offset, len, shows) in
+            [(0, 5000, false), (4999, 2, true), (5000, 1, true), (8191, 1, true), (8192, 1, false)]
+        {
+            assert_eq!(m.unspecified(&store(0, offset, len, 4)).is_some(), shows, "{offset} {len}");
+        }
+        assert!(m.unspecified(&store(9, 5000, 1, 4)).is_none());
+        given(&mut m, &[Op::Truncate { target: at("f"), len: 4096 }]);
+        assert!(m.unspecified(&store(0, 4000, 200, 4)).is_none());
     }
 }

@@ -77,6 +77,8 @@ pub struct Model {
     others: Others,
     /// Open files that lost a name, where that shows.
     hidden: Vec<network::Hidden>,
+    /// Directories that were moved to another one, where that shows.
+    moved: Vec<Ino>,
 }
 
 impl Model {
@@ -87,7 +89,7 @@ impl Model {
     pub fn new(config: Config) -> Result<Model, ConfigError> {
         let current = Arc::new(Process::first(&config));
         let (others, hidden) = (Others::default(), Vec::new());
-        Ok(Model { volume: Volume::new(config)?, current, others, hidden })
+        Ok(Model { volume: Volume::new(config)?, current, others, hidden, moved: Vec::new() })
     }
 
     /// The file system.
@@ -129,6 +131,7 @@ impl Model {
             Op::Unlink { path } => self.unlink(path).into(),
             Op::Rename { from, to, flags } => self.rename(from, to, *flags).into(),
             Op::Link { from, to, follow } => self.link(from, to, *follow).into(),
+            Op::LinkSlot { slot, to, by_proc } => self.link_slot(*slot, to, *by_proc).into(),
             Op::Symlink { target, path } => self.symlink(target, path).into(),
             Op::Readlink { path, len } => data(self.readlink(path, *len)),
             Op::Mknod { path, mode, dev } => self.mknod(path, *mode, *dev).into(),

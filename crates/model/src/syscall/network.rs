@@ -7,8 +7,8 @@
 //!
 //! [`Quirks::silly_renames`]: crate::Quirks::silly_renames
 
-use fathom_core::flags::{Access, OpenFlags, RenameFlags};
-use fathom_core::{FsPath, Op, Slot, Target};
+use fathom_core::flags::{Access, AccessMode, OpenFlags, RenameFlags};
+use fathom_core::{FsPath, Kind, Mode, Op, Slot, Target};
 
 use super::Model;
 use super::permission::Mask;
@@ -35,13 +35,49 @@ impl Model {
         }
     }
 
+    /// Whether the caller may write to a directory, but not search it.
+    fn writes_without_search(&self, ino: Ino) -> bool {
+        let is_dir = self.volume.attr(ino).is_ok_and(|attr| attr.kind == Kind::Dir);
+        let may = |mask| self.permission(ino, mask).is_ok();
+        is_dir && may(Mask::WRITE) && !may(Mask::EXEC)
+    }
+
+    /// Whether it makes a directory that is sticky and that nobody may search.
+    fn makes_referral(&self, op: &Op) -> bool {
+        let (mode, is_dir) = match op {
+            Op::Mkdir { mode, .. } => (mode.0 & !self.current.umask.0, true),
+            Op::Chmod { target, mode } => {
+                let attr = self.target(target).and_then(|ino| self.volume.attr(ino));
+                (mode.0, attr.is_ok_and(|attr| attr.kind == Kind::Dir))
+            }
+            _ => return false,
+        };
+        is_dir && mode & (Mode::S_ISVTX | 0o111) == Mode::S_ISVTX
+    }
+
+    /// Notes that a directory was moved to another one.
+    pub(super) fn note_moved(&mut self, dir: Ino) {
+        if self.quirks().moved_directories_may_be_stale && !self.moved.contains(&dir) {
+            self.moved.push(dir);
+        }
+    }
+
+    /// Whether it moves a directory that was moved before to another one.
+    fn moves_again(&self, op: &Op) -> bool {
+        let Op::Rename { from, to, .. } = op else { return false };
+        let parent = |path| self.resolve_parent(path).map(|place| place.dir);
+        let source = self.resolve(from, Follow::No);
+        source.is_ok_and(|source| self.moved.contains(&source)) && parent(from) != parent(to)
+    }
+
     /// Whether a client may still have a name for an inode that nobody else sees.
     pub fn may_have_hidden_name(&self, ino: Ino) -> bool {
         self.hidden_names().any(|hidden| hidden.file == ino)
     }
 
-    /// Whether a caller without privileges writes to a file that would lose setuid or setgid by it.
-    fn kills_by_writing(&self, op: &Op) -> bool {
+    /// Whether somebody writes to a file that would lose setuid or setgid if he, or whoever opened it, has no
+    /// privileges.
+    fn may_kill_by_writing(&self, op: &Op) -> bool {
         let slot = match op {
             Op::Write { slot, .. }
             | Op::Pwrite { slot, .. }
@@ -52,8 +88,7 @@ impl Model {
             _ => return false,
         };
         let attr = self.slot_ino(slot).and_then(|ino| self.volume.attr(ino).ok());
-        let kills = attr.is_some_and(|attr| self.has_privileges_to_kill(&attr));
-        kills && !self.current.identity.is_privileged()
+        attr.is_some_and(|attr| self.has_privileges_to_kill(&attr))
     }
 
     /// Whether a caller without privileges truncates a file that would lose setuid or setgid by it to the size that it
@@ -95,6 +130,41 @@ impl Model {
         self.hidden.iter().filter(is_open)
     }
 
+    /// Why it is not said what becomes of a name, of a directory, or of a file of that size.
+    fn unspecified_names(&self, op: &Op) -> Option<&'static str> {
+        if let Op::Rename { to, flags, .. } = op
+            && self.quirks().rename_target_unseen
+            && !flags.is_empty()
+            && !flags.contains(RenameFlags::RENAME_EXCHANGE)
+            && self.resolve(to, Follow::No).is_ok()
+        {
+            return Some("the client may not know the target, and refuses the flags then");
+        }
+        if self.quirks().readable_bytes_max < i64::MAX as u64
+            && self
+                .size_and_start(op)
+                .is_some_and(|(_, start)| start > self.quirks().readable_bytes_max)
+        {
+            return Some("the server does not read the end of a file that is so long");
+        }
+        if self.quirks().sticky_directories_refer && self.makes_referral(op) {
+            return Some(
+                "the server takes a sticky directory that nobody may search for a referral",
+            );
+        }
+        if let Op::Access { target, mode, .. } = op
+            && self.quirks().writing_directories_needs_search
+            && mode.contains(AccessMode::W_OK)
+            && self.target(target).is_ok_and(|ino| self.writes_without_search(ino))
+        {
+            return Some("the server may not call it writing if entries cannot be searched");
+        }
+        if self.moves_again(op) {
+            return Some("a client may know the directory by the name from which another moved it");
+        }
+        None
+    }
+
     /// Why a network file system need not answer as the reference does, if the subject is one.
     pub(super) fn unspecified_on_network(&self, op: &Op) -> Option<&'static str> {
         if let Op::Open { flags, .. } = op
@@ -118,7 +188,7 @@ impl Model {
         if self.quirks().ranges_as_caller && self.lacks_permission_for_range(op) {
             return Some("the server asks whether the caller may, not only who opened the file");
         }
-        if self.quirks().writes_as_opener && self.kills_by_writing(op) {
+        if self.quirks().writes_as_opener && self.may_kill_by_writing(op) {
             return Some("whether setuid and setgid go depends on who opened the file");
         }
         if let Op::Listxattr { target, .. } = op
@@ -126,14 +196,6 @@ impl Model {
             && self.target(target).is_ok_and(|ino| self.permission(ino, Mask::READ).is_err())
         {
             return Some("the client may remember that the caller must not read the file");
-        }
-        if let Op::Rename { to, flags, .. } = op
-            && self.quirks().rename_target_unseen
-            && !flags.is_empty()
-            && !flags.contains(RenameFlags::RENAME_EXCHANGE)
-            && self.resolve(to, Follow::No).is_ok()
-        {
-            return Some("the client may not know the target, and refuses the flags then");
         }
         if self.may_kill_by_truncation(op) {
             return Some("whether setuid and setgid go depends on how the server hears of it");
@@ -145,6 +207,9 @@ impl Model {
             && !self.quirks().user_xattrs
         {
             return Some("an attribute without a name is refused for either reason");
+        }
+        if let Some(why) = self.unspecified_names(op) {
+            return Some(why);
         }
         if self.hidden.is_empty() || !self.quirks().silly_renames {
             return None;
@@ -169,7 +234,6 @@ impl Model {
 
 #[cfg(test)]
 mod tests {
-    use fathom_core::Mode;
     use fathom_core::flags::FallocateMode;
 
     use super::super::testing::*;
@@ -187,6 +251,26 @@ mod tests {
         given(&mut m, &[become_user(ALICE)]);
         assert!(m.unspecified(&fallocate(0)).is_some());
         assert_eq!(m.unspecified(&fallocate(1)), None);
+    }
+
+    /// Found with xfs behind Ganesha: truncate to 2⁶³ - 1 bytes, and `pread` was `EFBIG`.
+    #[test]
+    fn nobody_makes_a_file_whose_end_the_server_does_not_read() {
+        let quirks = Quirks::default().with_layer("nfs-ganesha", (6, 12)).unwrap();
+        let max = quirks.readable_bytes_max as i64;
+        for (quirks, is_left_out) in [(quirks, true), (Quirks::default(), false)] {
+            let mut m = model_with(quirks);
+            given(&mut m, &[open(0, "f", OpenFlags::O_CREAT | OpenFlags::O_RDWR)]);
+            let data = fathom_core::Pattern { seed: 1, len: 1 };
+            let pwrite = Op::Pwrite { slot: 0, offset: max + 1, data };
+            assert_eq!(m.unspecified(&pwrite).is_some(), is_left_out);
+            for len in [max + 1, i64::MAX] {
+                let truncate = Op::Truncate { target: at("f"), len };
+                assert_eq!(m.unspecified(&truncate).is_some(), is_left_out);
+            }
+            assert_eq!(m.unspecified(&Op::Truncate { target: at("f"), len: max }), None);
+            assert_eq!(m.unspecified(&Op::Truncate { target: at("f"), len: -1 }), None);
+        }
     }
 
     /// Found with ext4 behind the kernel's server: truncate and `open(O_TRUNC)` of a file of one's own.
@@ -247,6 +331,70 @@ mod tests {
         assert_eq!(m.unspecified(&rename("g", RenameFlags::RENAME_NOREPLACE)), None);
         assert_eq!(m.unspecified(&rename("f", RenameFlags::RENAME_EXCHANGE)), None);
         assert_eq!(m.unspecified(&rename("f", RenameFlags::empty())), None);
+    }
+
+    /// Found with ext4 behind NFS 4.2: the owner of a directory with the mode 0644.
+    #[test]
+    fn who_may_write_a_directory_without_searching_it_need_not_be_told_so() {
+        let mut m = model_with(Quirks::default().with_layer("nfs-4.2", (6, 12)).unwrap());
+        given(&mut m, &[mkdir("d", 0o755), mkdir("e", 0o755), file("f", 0o666)]);
+        given(&mut m, &[Op::Chmod { target: at("d"), mode: Mode(0o666) }]);
+        given(&mut m, &[Op::Chmod { target: at("e"), mode: Mode(0o777) }, become_user(ALICE)]);
+        let access = |name: &str, mode| Op::Access { target: at(name), mode, effective: true };
+        assert!(m.unspecified(&access("d", AccessMode::W_OK)).is_some());
+        assert_eq!(m.unspecified(&access("d", AccessMode::R_OK)), None);
+        assert_eq!(m.unspecified(&access("e", AccessMode::W_OK)), None);
+        assert_eq!(m.unspecified(&access("f", AccessMode::W_OK)), None);
+    }
+
+    /// Found with xfs behind Ganesha and NFS 4.0: `mkdir` and every `open` after it were `EIO`.
+    #[test]
+    fn nobody_makes_a_directory_that_the_server_takes_for_a_referral() {
+        let quirks = Quirks::default().with_layer("nfs-ganesha", (6, 12)).unwrap();
+        for (quirks, is_left_out) in [(quirks, true), (Quirks::default(), false)] {
+            let mut m = model_with(quirks);
+            given(&mut m, &[mkdir("d", 0o755), file("f", 0o644)]);
+            let chmod = |name: &str, mode| Op::Chmod { target: at(name), mode: Mode(mode) };
+            for op in [chmod("d", 0o1644), chmod("d", 0o1000), mkdir("e", 0o1666)] {
+                assert_eq!(m.unspecified(&op).is_some(), is_left_out, "{op}");
+            }
+            for op in [chmod("d", 0o1644 | 0o100), chmod("d", 0o644), chmod("f", 0o1644)] {
+                assert_eq!(m.unspecified(&op), None, "{op}");
+            }
+        }
+    }
+
+    /// Found with xfs behind NFS 4.0 and two clients: `ESTALE` in one run, the right answer in others.
+    #[test]
+    fn a_directory_that_was_moved_is_not_moved_again_with_two_clients() {
+        let quirks = Quirks::default().with_layer("nfs-two-clients", (6, 12)).unwrap();
+        for (quirks, is_left_out) in [(quirks, true), (Quirks::default(), false)] {
+            let mut m = model_with(quirks);
+            let flags = RenameFlags::empty();
+            let rename =
+                |from: &str, to: &str| Op::Rename { from: path(from), to: path(to), flags };
+            given(&mut m, &[mkdir("a", 0o755), mkdir("b", 0o755), mkdir("a/x", 0o755)]);
+            given(&mut m, &[file("a/f", 0o644), rename("a/f", "b/f"), rename("a", "c")]);
+            assert_eq!(m.unspecified(&rename("c/x", "b/x")), None, "never moved");
+            assert_eq!(m.unspecified(&rename("c", "b/c")), None, "renamed where it was");
+            assert_eq!(m.unspecified(&rename("b/f", "c/f")), None, "no directory");
+            given(&mut m, &[rename("c/x", "b/x")]);
+            assert_eq!(m.unspecified(&rename("b/x", "c/y")).is_some(), is_left_out);
+            assert_eq!(m.unspecified(&rename("b/x", "b/y")), None, "within its directory");
+        }
+    }
+
+    /// Found with xfs behind NFS 4.2: a user opened the file and root wrote, and setgid was gone.
+    #[test]
+    fn who_opened_a_file_decides_whether_writing_drops_setgid() {
+        let mut m = model_with(Quirks::default().with_layer("nfs-4.2", (6, 12)).unwrap());
+        given(&mut m, &[mkdir("d", 0o777), Op::Chmod { target: at("d"), mode: Mode(0o777) }]);
+        given(&mut m, &[become_user(ALICE), file("d/f", 0o2755), file("d/g", 0o755)]);
+        given(&mut m, &[open(0, "d/f", OpenFlags::O_WRONLY), open(1, "d/g", OpenFlags::O_WRONLY)]);
+        given(&mut m, &[become_user(0)]);
+        let data = fathom_core::Pattern { seed: 1, len: 1 };
+        assert!(m.unspecified(&Op::Write { slot: 0, data }).is_some());
+        assert_eq!(m.unspecified(&Op::Write { slot: 1, data }), None);
     }
 
     #[test]

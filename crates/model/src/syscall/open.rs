@@ -80,6 +80,9 @@ impl Model {
         }
         let mode = self.creation_mode(dir, mode, 0o7777)?;
         let ino = self.volume.make_tmpfile(&self.current.identity, dir, mode)?;
+        if flags.contains(OpenFlags::O_EXCL) {
+            self.volume.forbid_link(ino)?;
+        }
         let opened = self.open_special(ino, flags).and_then(|()| self.install(slot, ino, flags));
         // The volume gave it one pin, and the slot holds its own.
         self.volume.unpin(ino);

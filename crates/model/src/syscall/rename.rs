@@ -59,6 +59,9 @@ impl Model {
                 if let Some(target) = target.filter(|_| !flags.contains(EXCHANGE)) {
                     self.note_lost_name(to.dir, target.ino);
                 }
+                if source.is_dir && from.dir != to.dir {
+                    self.note_moved(source.ino);
+                }
                 Ok(0)
             }
             Err(Errno::ENOTEMPTY) if self.quirks().rename_not_empty_exists => Err(Errno::EEXIST),

@@ -40,7 +40,13 @@ impl Model {
         if self.quirks().hole_bytes_max == i64::MAX as u64 {
             return 0;
         }
-        let (size, end) = match op {
+        let Some((size, start)) = self.size_and_start(op) else { return 0 };
+        start.saturating_sub(size)
+    }
+
+    /// The size of the file that an operation writes to, and where it begins; for one that sets the size, that.
+    pub(super) fn size_and_start(&self, op: &Op) -> Option<(u64, u64)> {
+        let (size, start) = match op {
             Op::Pwrite { slot, offset, .. } | Op::MmapStore { slot, offset, .. } => {
                 (self.size_of(*slot), *offset)
             }
@@ -52,9 +58,9 @@ impl Model {
             Op::CopyFileRange { to, to_offset, .. } => {
                 (self.size_of(*to), to_offset.unwrap_or_else(|| self.position(*to)))
             }
-            _ => return 0,
+            _ => return None,
         };
-        u64::try_from(end).unwrap_or(0).saturating_sub(size.unwrap_or(0))
+        Some((size.unwrap_or(0), u64::try_from(start).unwrap_or(0)))
     }
 
     fn size_of(&self, slot: Slot) -> Option<u64> {

@@ -64,9 +64,16 @@ impl Model {
             Op::Pwrite { slot, offset, data } => {
                 self.unspecified_write(*slot, Some(*offset), data.len)
             }
-            Op::MmapStore { slot, offset, data, .. } if self.quirks().last_page_not_found => {
-                self.unspecified_write(*slot, Some(*offset), data.len)
+            Op::MmapStore { slot, offset, data, .. } => {
+                self.unspecified_store(*slot, *offset, data.len)
             }
+            Op::MmapLoad { slot, .. }
+                if self.quirks().mapped_reads_may_be_old
+                    && self.regular(*slot).is_some_and(|file| !file.writable()) =>
+            {
+                Some("the file may have been copied up since it was opened")
+            }
+            Op::LinkSlot { slot, by_proc, .. } => self.unspecified_link(*slot, *by_proc),
             Op::Lseek { slot, offset, whence } => self.unspecified_seek(*slot, *offset, *whence),
             Op::Fallocate { slot, .. } => self.unspecified_fallocate(*slot),
             Op::CopyFileRange { from, to, .. } if self.is_direct(*from) || self.is_direct(*to) => {
@@ -146,6 +153,31 @@ impl Model {
             .or_else(|| self.unspecified_transfer(&file, end, len))
     }
 
+    fn unspecified_store(&self, slot: Slot, offset: i64, len: u64) -> Option<&'static str> {
+        let quirks = self.quirks();
+        if quirks.mapped_tail_shows
+            && self.regular(slot).is_some_and(|file| self.tail(&file, offset, len).is_some())
+        {
+            return Some("what is stored behind the end of a file shows when it grows");
+        }
+        if quirks.last_page_not_found {
+            return self.unspecified_write(slot, Some(offset), len);
+        }
+        None
+    }
+
+    /// linkat(2) with `AT_EMPTY_PATH` "requires CAP_DAC_READ_SEARCH", since Linux 6.10 not if the very
+    /// credentials of the caller have opened the file (fs/namei.c `path_init`, `LOOKUP_LINKAT_EMPTY`).
+    fn unspecified_link(&self, slot: Slot, by_proc: bool) -> Option<&'static str> {
+        let file = self.file_or_path(slot).ok()?;
+        if !by_proc && !self.current.identity.is_privileged() {
+            return Some("whether a descriptor is its caller's depends on the kernel");
+        }
+        let nameless = self.volume.attr(file.ino).is_ok_and(|attr| attr.nlink == 0);
+        (nameless && self.quirks().silly_renames)
+            .then_some("whether the file has a hidden name depends on the client")
+    }
+
     /// open(2): the alignment that `O_DIRECT` needs "varies by file system and kernel version and
     /// might be absent entirely".
     fn unspecified_transfer(&self, file: &OpenFile, start: i64, len: u64) -> Option<&'static str> {
@@ -158,9 +190,13 @@ impl Model {
         let file = self.file(slot).ok()?;
         let size = self.volume.attr(file.ino).ok()?.size as i64;
         let segment = matches!(whence, Whence::Data | Whence::Hole) && offset < size;
-        let last_page = size > LAST_PAGE && self.quirks().last_page_not_found;
+        let quirks = self.quirks();
+        let last_page = size > LAST_PAGE && quirks.last_page_not_found;
         match file.kind {
             Kind::Dir if whence != Whence::Set => Some(COOKIES),
+            Kind::File if whence == Whence::Data && offset < 0 && quirks.seek_negative_is_zero => {
+                Some("a negative offset finds data only until it is written back")
+            }
             Kind::File if segment && last_page => {
                 Some("the end of the last page below 2^63 is no offset")
             }
@@ -220,6 +256,30 @@ mod tests {
             mkdir("d", 0o755),
         ];
         assert!(ops.iter().all(|op| m.unspecified(op).is_none()));
+    }
+
+    #[test]
+    fn mapped_reads_may_be_old_where_files_are_copied_up() {
+        let mut m = model_with(Quirks::profile("overlay-populated").unwrap());
+        given(&mut m, &[open(0, "f", OpenFlags::O_CREAT | OpenFlags::O_RDWR), write(0, 1, 5)]);
+        given(&mut m, &[open(1, "f", OpenFlags::empty())]);
+        let load = |slot| Op::MmapLoad { slot, offset: 0, len: 5 };
+        assert!(m.unspecified(&load(1)).is_some());
+        assert_eq!(m.unspecified(&load(0)), None);
+        assert_eq!(m.unspecified(&Op::Pread { slot: 1, offset: 0, len: 5 }), None);
+    }
+
+    /// On btrfs `check btrfs-holes --seed 1` accused SEEK_DATA: with data that is written back it fails.
+    #[test]
+    fn negative_offsets_of_data_are_not_specified_where_they_are_taken() {
+        for (name, unspecified) in [("btrfs", true), ("ext4", false)] {
+            let mut m = model_with(Quirks::profile(name).unwrap());
+            given(&mut m, &[open(0, "f", OpenFlags::O_CREAT | OpenFlags::O_RDWR), write(0, 1, 5)]);
+            let seek = |offset, whence| Op::Lseek { slot: 0, offset, whence };
+            assert_eq!(m.unspecified(&seek(-1, Whence::Data)).is_some(), unspecified, "{name}");
+            assert_eq!(m.unspecified(&seek(-1, Whence::Hole)), None, "{name}");
+            assert_eq!(m.unspecified(&seek(0, Whence::Data)), None, "{name}");
+        }
     }
 
     #[test]

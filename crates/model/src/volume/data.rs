@@ -79,7 +79,7 @@ impl Volume {
         }
         let (offset, kept) = state.misplace(size_before, offset, bytes.len());
         let (state, now) = self.edit();
-        let stale = state.mutant(Mutant::StaleHole);
+        let stale = state.mutant(Mutant::StaleHole) || state.mutant(Mutant::MappedTailShows);
         Ok(state.update(ino, |inode| {
             inode.times.mtime = now;
             inode.times.ctime = now;
@@ -94,6 +94,22 @@ impl Volume {
             }
             written
         }))
+    }
+
+    /// Stores bytes behind the end of a file, in its last page. Nothing comes of it, but with
+    /// [`Mutant::MappedTailShows`].
+    pub(crate) fn store_behind_end(&mut self, ino: Ino, offset: u64, bytes: &[u8]) {
+        if !self.state.mutant(Mutant::MappedTailShows) {
+            return;
+        }
+        let blocks_free = self.state.blocks_free();
+        let (state, _) = self.edit();
+        state.update(ino, |inode| {
+            let Body::File(contents) = &mut inode.body else { return };
+            let size = contents.size();
+            contents.write(offset, bytes, blocks_free);
+            contents.shrink_and_keep_bytes(size);
+        });
     }
 
     /// Cuts the file at `size`, or lets it grow to that with a hole. As with `truncate(2)` on ext4
@@ -115,6 +131,7 @@ impl Volume {
         let size_mutated = state.wrong_size(size_before, size);
         let (state, now) = self.edit();
         let stale = state.mutant(Mutant::StaleHole);
+        let tail = state.mutant(Mutant::MappedTailShows);
         if size < size_before {
             state.remember_contents(ino, size, Mutant::ShrinkLostOnRemount);
         }
@@ -129,7 +146,7 @@ impl Volume {
             } else {
                 contents.set_size(size_mutated);
             }
-            if stale && size > size_before {
+            if (stale || tail) && size > size_before {
                 contents.show_kept_bytes(size_before);
             }
         });

@@ -91,7 +91,14 @@ impl Volume {
         let path = state.get(dir)?.dir_path().child(name.as_bytes());
         state.set_link(dir, &name, ino, now);
         let stuck = state.mutant(Mutant::LinkCountStuck);
+        let empties = state.mutant(Mutant::TmpfileLinkEmpties);
         state.update(ino, |inode| {
+            if empties
+                && inode.linkable
+                && let Body::File(contents) = &mut inode.body
+            {
+                contents.set_size(0);
+            }
             inode.names.add(Name { dir, name, path });
             inode.nlink += u32::from(!stuck || inode.nlink == 0);
             inode.linkable = false;

@@ -260,6 +260,9 @@ impl Network {
         if self.behind == MEMORY {
             layers.push("nfs-memory".to_owned());
         }
+        if self.clients > 1 {
+            layers.push("nfs-two-clients".to_owned());
+        }
         for layer in layers {
             let layered = config.quirks.with_layer(&layer, running_kernel());
             let unknown = || CatalogueError::UnknownProfile { name: layer, hint: String::new() };

@@ -84,6 +84,9 @@ const XATTR_ARGUMENTS_BEFORE_PATH: (u32, u32) = (6, 12);
 /// The first kernel that calls all modes of fallocate that cannot be combined unsupported.
 const FALLOCATE_CONFLICT_UNSUPPORTED: (u32, u32) = (6, 12);
 
+/// The first kernel that has `FALLOC_FL_WRITE_ZEROES`.
+const FALLOCATE_WRITES_ZEROES: (u32, u32) = (6, 17);
+
 /// Fills in what the running kernel decides: its version, and what `/proc/sys/fs` says.
 pub(super) fn read_protections(quirks: &mut Quirks) {
     use crate::dir::protected;
@@ -94,6 +97,7 @@ pub(super) fn read_protections(quirks: &mut Quirks) {
         _ => XattrOrder::ArgumentsFirst,
     };
     quirks.fallocate_conflict_invalid = kernel < FALLOCATE_CONFLICT_UNSUPPORTED;
+    quirks.fallocate_write_zeroes_known = kernel >= FALLOCATE_WRITES_ZEROES;
     quirks.protected_hardlinks = protected("hardlinks") > 0;
     quirks.protected_symlinks = protected("symlinks") > 0;
     quirks.protected_fifos = protected("fifos");

@@ -10,7 +10,10 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{CWD, Mode};
+use rustix::fs::{
+    AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags, fchmod, fchown,
+    fgetxattr, flistxattr, fsetxattr, fstat, futimens, openat,
+};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
@@ -43,18 +46,96 @@ pub(super) fn mount(recipe: &Recipe, device: Option<&Path>) -> Result<OwnedFd, S
 
 /// Mounts an overlay in `base`, whose directories are made if they are not there.
 pub(super) fn mount_layer(layer: &Layer, base: &OwnedFd) -> Result<OwnedFd, SubjectError> {
-    for name in [LOWER, UPPER, WORK] {
+    let stack = if layer.restacks { Stack::restacked(base)? } else { Stack::new() };
+    for name in stack.lower.iter().chain([&stack.upper, &stack.work]) {
         match rustix::fs::mkdirat(base, name, Mode::from_raw_mode(0o755)) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(SubjectError::io("make", name)(errno.into())),
         }
     }
+    if let Some(before) = &stack.before {
+        copy_root(base, before, &stack.upper)
+            .map_err(|errno| SubjectError::io("copy the attributes of", before)(errno.into()))?;
+    }
     take_place(layer, base)?;
     // The way to a directory of a mount that is nowhere; the kernel goes it at once.
-    let dir = |name| format!("/proc/self/fd/{}/{name}", base.as_raw_fd());
-    let dirs = [("lowerdir", dir(LOWER)), ("upperdir", dir(UPPER)), ("workdir", dir(WORK))];
+    let dir = |name: &String| format!("/proc/self/fd/{}/{name}", base.as_raw_fd());
+    // A value of fsconfig(2) is short: several layers are added one by one, which older kernels cannot.
+    let key = if layer.restacks { "lowerdir+" } else { "lowerdir" };
+    let mut dirs: Vec<(&str, String)> = stack.lower.iter().map(|name| (key, dir(name))).collect();
+    dirs.extend([("upperdir", dir(&stack.upper)), ("workdir", dir(&stack.work))]);
     attach(&layer.fs_type, &dirs, &layer.options)
 }
+
+/// Most upper layers that a file system has in the end: every one of them is searched for every name.
+const UPPERS_MAX: usize = 40;
+
+/// The directories of an overlay.
+struct Stack {
+    /// The uppermost first.
+    lower: Vec<String>,
+    upper: String,
+    work: String,
+    /// The upper layer of the mount before, whose root is to be that of the new one.
+    before: Option<String>,
+}
+
+impl Stack {
+    fn new() -> Stack {
+        Stack {
+            lower: vec![LOWER.to_owned()],
+            upper: UPPER.to_owned(),
+            work: WORK.to_owned(),
+            before: None,
+        }
+    }
+
+    /// A new upper layer above those of all mounts before.
+    fn restacked(base: &OwnedFd) -> Result<Stack, SubjectError> {
+        let upper = |number: usize| format!("{UPPER}-{number}");
+        let is_there = |name: &str| rustix::fs::statat(base, name, AtFlags::empty()).is_ok();
+        let earlier = (1..UPPERS_MAX).take_while(|number| is_there(&upper(*number))).count();
+        let mut lower: Vec<String> = (1..=earlier).rev().map(upper).collect();
+        let before = lower.first().cloned();
+        lower.push(LOWER.to_owned());
+        let number = earlier + 1;
+        Ok(Stack { lower, upper: upper(number), work: format!("{WORK}-{number}"), before })
+    }
+}
+
+/// Gives the root of a layer the owner, mode, extended attributes and times of another one: it is what the root of
+/// the overlay has.
+fn copy_root(base: &OwnedFd, from: &str, to: &str) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let from = openat(base, from, flags, Mode::empty())?;
+    let to = openat(base, to, flags, Mode::empty())?;
+    let stat = fstat(&from)?;
+    let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+    fchown(&to, Some(uid), Some(gid))?;
+    fchmod(&to, Mode::from_raw_mode(stat.st_mode))?;
+    let mut names = vec![0; XATTR_BYTES_MAX];
+    let count = flistxattr(&from, &mut names[..])?;
+    for name in names[..count].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        if name.starts_with(OVERLAY_XATTRS) {
+            continue;
+        }
+        let mut value = vec![0; XATTR_BYTES_MAX];
+        let len = fgetxattr(&from, name, &mut value[..])?;
+        fsetxattr(&to, name, &value[..len], XattrFlags::empty())?;
+    }
+    let time = |sec: i64, nsec: i64| Timespec { tv_sec: sec, tv_nsec: nsec };
+    let times = Timestamps {
+        last_access: time(stat.st_atime, stat.st_atime_nsec as i64),
+        last_modification: time(stat.st_mtime, stat.st_mtime_nsec as i64),
+    };
+    futimens(&to, &times)
+}
+
+/// Extended attributes that overlayfs itself sets on directories of its layers.
+const OVERLAY_XATTRS: &[u8] = b"trusted.overlay.";
+
+/// XATTR_LIST_MAX and XATTR_SIZE_MAX of limits.h.
+const XATTR_BYTES_MAX: usize = 65536;
 
 /// Where the file system under an overlay is, in a guest whose kernel wants it to be somewhere.
 const PLACE: &str = "/dev/shm/fathom-layer";

@@ -95,6 +95,9 @@ pub struct Layer {
     /// Oldest kernel that mounts it over a mount without a place: major and minor version. An older one
     /// of a guest gets a place to mount it at.
     pub kernel_min: (u32, u32),
+    /// Whether the upper layer becomes the uppermost lower one at every mount, under a new one: what was made
+    /// before is then in lower layers.
+    pub restacks: bool,
 }
 
 /// What was asked for beyond the recipe.
@@ -210,8 +213,9 @@ impl Recipe {
             let uppers = bases.iter().zip(&uppers).filter(|(_, can)| **can);
             recipes.extend(uppers.map(|(base, _)| layer.over(base)));
         }
-        let base = |name: &str| bases.iter().find(|recipe| recipe.name == name).cloned();
-        recipes.extend(super::variant::recipes(base));
+        let base = |name: &str| recipes.iter().find(|recipe| recipe.name == name).cloned();
+        let variants = super::variant::recipes(base);
+        recipes.extend(variants);
         recipes
     }
 
@@ -326,6 +330,7 @@ impl Written {
             fs_type: self.fs_type.clone(),
             options: self.mount_options.clone(),
             kernel_min,
+            restacks: false,
         };
         let about = format!("{} on {}", self.about, base.name);
         Recipe { name, about, profile, layer: Some(layer), ..base.clone() }

@@ -20,6 +20,11 @@ struct Variant {
     mkfs: String,
     #[serde(default)]
     mount: String,
+    /// Instead of the profile of the base.
+    profile: Option<String>,
+    /// Whether lower layers are populated: see [`super::recipe::Layer::restacks`].
+    #[serde(default)]
+    restacks: bool,
     risk: String,
 }
 
@@ -44,8 +49,12 @@ pub(super) fn recipes(base: impl Fn(&str) -> Option<Recipe>) -> Vec<Recipe> {
             ..Options::default()
         };
         let about = format!("{}, {}", recipe.about, variant.about);
-        let made = recipe.with(&options).ok()?;
-        Some(Recipe { name: variant.name, about, risk: Some(variant.risk), ..made })
+        let mut made = recipe.with(&options).ok()?;
+        if let Some(layer) = &mut made.layer {
+            layer.restacks = variant.restacks;
+        }
+        let profile = variant.profile.unwrap_or(made.profile);
+        Some(Recipe { name: variant.name, about, profile, risk: Some(variant.risk), ..made })
     };
     written().into_iter().filter_map(recipe).collect()
 }
@@ -68,12 +77,14 @@ mod tests {
             let base = Recipe::named(&variant.base).expect("its base is a recipe");
             assert!(recipe.risk.is_some() && base.risk.is_none(), "{}", variant.name);
             assert!(!variant.mkfs.is_empty() || !variant.mount.is_empty(), "{}", variant.name);
-            assert_eq!(recipe.profile, base.profile);
+            assert_eq!(recipe.profile, variant.profile.unwrap_or(base.profile));
+            assert_eq!(recipe.layer.is_some_and(|layer| layer.restacks), variant.restacks);
             assert!(variants_of(&variant.base).contains(&variant.name));
         }
         let command = Recipe::named("xfs-1k").unwrap().format.unwrap().command;
         assert!(command.ends_with(&["-b".to_owned(), "size=1024".to_owned()]), "{command:?}");
         assert_eq!(Recipe::named("ext4-datajournal").unwrap().options, ["data=journal"]);
         assert_eq!(variants_of("jfs"), Vec::<String>::new());
+        assert_eq!(variants_of("overlay:ext4").len(), 6);
     }
 }

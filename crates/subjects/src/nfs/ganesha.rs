@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use fathom_core::HarnessFault;
 use rustix::mount::{MountFlags, mount};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -106,6 +107,19 @@ impl Ganesha {
         self.wait_until_ended()?;
         self.process = spawn(&self.place)?;
         self.wait_until_ready()
+    }
+
+    /// Kills it, does something, and starts it again.
+    pub(super) fn restart_around(
+        &mut self,
+        meanwhile: impl FnOnce() -> Result<(), HarnessFault>,
+    ) -> Result<(), HarnessFault> {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        self.wait_until_ended()?;
+        meanwhile()?;
+        self.process = spawn(&self.place)?;
+        Ok(self.wait_until_ready()?)
     }
 
     /// Starts it again if it has ended by itself, which was told: clients would wait for it for ever.

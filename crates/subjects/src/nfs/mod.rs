@@ -176,6 +176,22 @@ impl NfsBackend {
         Ok(())
     }
 
+    /// Removes everything as a client does, so that the server knows of it. One that cannot reach some of its
+    /// files any more (Ganesha: sockets and devices that were made before it was started again) does not
+    /// remove them either: it is ended while the store becomes empty, and started again.
+    fn empty_through_client(&mut self) -> Result<(), HarnessFault> {
+        match store::make_empty(self.clients[0].mount()) {
+            Ok(()) => Ok(()),
+            Err(error) if matches!(self.setup.behind, Behind::Memory) => Err(error.into()),
+            Err(_) => {
+                let store = &mut self.store;
+                self.server.restart_around(|| store.reset())?;
+                self.settle();
+                Ok(())
+            }
+        }
+    }
+
     /// Lets the clients ask for their roots, the only thing that they still know.
     fn ask_for_roots(&self) -> Result<(), SubjectError> {
         proxy::begin_again();
@@ -216,8 +232,10 @@ impl Backend for NfsBackend {
     fn reset(&mut self) -> Result<OwnedFd, HarnessFault> {
         self.server.ensure_running()?;
         self.forget_caches()?;
-        let through = self.server.remembers().then(|| self.clients[0].mount());
-        self.store.reset(through)?;
+        match self.server.remembers() && !self.store.saves_itself() {
+            true => self.empty_through_client()?,
+            false => self.store.reset()?,
+        }
         self.ask_for_roots()?;
         Ok(self.root()?)
     }
@@ -281,7 +299,11 @@ impl Backend for NfsBackend {
             Some(LockLie::ForgetLocks) => ServerEvents::CLIENT_EXPIRE,
             None => others,
         };
-        if !happens.is_empty() {
+        // A client that is not heard of for the time of its lease loses what it holds (RFC 8881, section 8.4.2), and
+        // where packets are lost that may be so: nothing is held meanwhile.
+        if self.setup.lossy {
+            self.server.suffer(happens)?;
+        } else if !happens.is_empty() {
             let server = &mut self.server;
             self.wrong_locks.extend(sides.round_around(|| server.suffer(happens))?);
         }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use fathom_core::HarnessFault;
 use fathom_core::flags::ServerEvents;
 
 use super::ganesha::Ganesha;
@@ -70,6 +71,18 @@ impl Server {
         match self {
             Server::Kernel(server) => server.restart(killed),
             Server::Ganesha(server) => server.restart(killed),
+        }
+    }
+
+    /// Does something while it does not run, after which it knows nothing of its store. Only for one that is a
+    /// process: the kernel's server believes nothing of what it remembers.
+    pub(super) fn restart_around(
+        &mut self,
+        meanwhile: impl FnOnce() -> Result<(), HarnessFault>,
+    ) -> Result<(), HarnessFault> {
+        match self {
+            Server::Kernel(_) => meanwhile(),
+            Server::Ganesha(server) => server.restart_around(meanwhile),
         }
     }
 

@@ -80,13 +80,11 @@ impl Store {
         matches!(self.kind, Kind::Reffs(_))
     }
 
-    /// Makes it empty, as it was first, while it is mounted and exported; `through` is the root of a client,
-    /// if only that will do.
-    pub(super) fn reset(&mut self, through: Option<BorrowedFd<'_>>) -> Result<(), HarnessFault> {
-        match (&self.kind, through) {
-            (Kind::Reffs(_), _) => self.restore(START),
-            (_, Some(root)) => Ok(make_empty(root)?),
-            (_, None) => Ok(make_empty(self.root()?.as_fd())?),
+    /// Makes it empty, as it was first, while it is mounted and exported.
+    pub(super) fn reset(&mut self) -> Result<(), HarnessFault> {
+        match &self.kind {
+            Kind::Reffs(_) => self.restore(START),
+            Kind::Kernel(_) | Kind::Memory => Ok(make_empty(self.root()?.as_fd())?),
         }
     }
 
@@ -199,7 +197,7 @@ impl Drop for Reffs {
 }
 
 /// Removes everything from a file system, and gives its root what it had first.
-fn make_empty(root: BorrowedFd<'_>) -> Result<(), SubjectError> {
+pub(super) fn make_empty(root: BorrowedFd<'_>) -> Result<(), SubjectError> {
     let failed = |errno: Errno| SubjectError::io("empty", "the export")(errno.into());
     let renew = || -> Result<(), Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

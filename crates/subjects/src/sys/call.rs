@@ -97,6 +97,7 @@ calls! {
     unlink(path: &CStr, flags: i32) = SYS_unlinkat(HERE, path, flags);
     rename(from: &CStr, to: &CStr, flags: u32) = SYS_renameat2(HERE, from, HERE, to, flags);
     link(from: &CStr, to: &CStr, flags: i32) = SYS_linkat(HERE, from, HERE, to, flags);
+    link_fd(fd: RawFd, to: &CStr) = SYS_linkat(fd, c"".as_ptr(), HERE, to, libc::AT_EMPTY_PATH);
     symlink(target: &CStr, path: &CStr) = SYS_symlinkat(target, HERE, path);
     readlink(dir: RawFd, path: &CStr, to: &mut [u8])
         = SYS_readlinkat(dir, path, to.as_mut_ptr(), to.len());

@@ -41,11 +41,18 @@ impl Window {
         Ok(Window { start, mapped_bytes, lead_bytes: lead_bytes as usize })
     }
 
-    /// Number of bytes of the `len` at `offset` that lie inside the file: the others must not be
-    /// touched.
+    /// Number of bytes of the `len` at `offset` that lie inside the file.
     fn inside(fd: RawFd, offset: i64, len: usize) -> Result<usize, Errno> {
+        Window::within(fd, offset, len).map(|(inside, _)| inside)
+    }
+
+    /// Number of bytes of the `len` at `offset` that lie inside the file, and inside its last page: those
+    /// beyond it must not be touched.
+    fn within(fd: RawFd, offset: i64, len: usize) -> Result<(usize, usize), Errno> {
         let size = call::statx(fd, c"", libc::AT_EMPTY_PATH)?.stx_size;
-        Ok(size.saturating_sub(offset as u64).min(len as u64) as usize)
+        let mapped = size.checked_next_multiple_of(page_bytes() as u64).unwrap_or(size);
+        let until = |end: u64| end.saturating_sub(offset as u64).min(len as u64) as usize;
+        Ok((until(size), until(mapped)))
     }
 
     /// Makes sure that the first `len` bytes from the file's offset on can be touched.
@@ -96,13 +103,13 @@ impl Executor {
         let (fd, bytes) = (self.fd(slot), self.buffer.pattern(data));
         let store = || -> Result<u64, Errno> {
             let window = Window::map(fd, offset, len, libc::PROT_READ | libc::PROT_WRITE)?;
-            let stored = Window::inside(fd, offset, len)?;
-            window.populate(stored, libc::MADV_POPULATE_WRITE)?;
-            // SAFETY: `stored` bytes from the offset on are inside the mapping and inside the file,
-            // and nobody else shortens the file.
-            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), window.at_offset(), stored) };
+            let (inside, touched) = Window::within(fd, offset, len)?;
+            window.populate(touched, libc::MADV_POPULATE_WRITE)?;
+            // SAFETY: `touched` bytes from the offset on are inside the mapping and inside the last page
+            // of the file, and nobody else shortens the file.
+            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), window.at_offset(), touched) };
             window.msync(sync)?;
-            Ok(stored as u64)
+            Ok(inside as u64)
         };
         Ok(store().into())
     }

@@ -361,6 +361,7 @@ impl Executor {
             Op::Unlink { path } => self.unlink(path),
             Op::Rename { from, to, flags } => self.rename(from, to, *flags),
             Op::Link { from, to, follow } => self.link(from, to, *follow),
+            Op::LinkSlot { slot, to, by_proc } => self.link_slot(*slot, to, *by_proc),
             Op::Symlink { target, path } => self.symlink(target, path),
             Op::Readlink { path, len } => self.readlink(path, *len),
             Op::Mknod { path, mode, dev } => self.mknod(path, *mode, *dev),

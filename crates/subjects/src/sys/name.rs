@@ -1,7 +1,9 @@
 //! Executes operations that make, remove and move names.
 
+use std::ffi::CString;
+
 use fathom_core::flags::RenameFlags;
-use fathom_core::{FsBytes, FsPath, Mode, Outcome};
+use fathom_core::{FsBytes, FsPath, Mode, Outcome, Slot};
 
 use super::guard::Last;
 use super::path::CPath;
@@ -40,6 +42,17 @@ impl Executor {
         let from = self.guard.within(from, last)?;
         let to = self.guard.within(to, Last::Keep)?;
         Ok(call::link(from.c(), to.c(), flags).into())
+    }
+
+    /// By the descriptor, or by its entry in /proc. An empty slot is descriptor -1, which has none.
+    pub(super) fn link_slot(&mut self, slot: Slot, to: &FsPath, by_proc: bool) -> Applied {
+        let to = self.guard.within(to, Last::Keep)?;
+        let fd = self.fd(slot);
+        if by_proc {
+            let from = CString::new(format!("/proc/self/fd/{fd}")).expect("it has no zero byte");
+            return Ok(call::link(&from, to.c(), libc::AT_SYMLINK_FOLLOW).into());
+        }
+        Ok(call::link_fd(fd, to.c()).into())
     }
 
     pub(super) fn symlink(&mut self, target: &FsBytes, path: &FsPath) -> Applied {

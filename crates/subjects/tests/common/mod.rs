@@ -276,6 +276,7 @@ fn names_and_links(subject: &mut dyn Subject) {
     let rename =
         |from: &str, to: &str, flags| Op::Rename { from: from.into(), to: to.into(), flags };
     let link = |from: &str, to: &str, follow| Op::Link { from: from.into(), to: to.into(), follow };
+    let link_slot = |slot, to: &str| Op::LinkSlot { slot, to: to.into(), by_proc: true };
     let readlink = |len| Op::Readlink { path: "d/s".into(), len };
     let with_one_subdirectory = parent_stat(subject);
     let listing =
@@ -311,6 +312,12 @@ fn names_and_links(subject: &mut dyn Subject) {
             (rename("copy", "d/sub/h", RenameFlags::RENAME_EXCHANGE), ok(0)),
             (Op::Stat { target: path("copy") }, stat(0o100640, 2, 12)),
             (Op::Stat { target: path("d") }, with_one_subdirectory),
+            (open(3, "copy", OpenFlags::O_PATH), ok(0)),
+            (link_slot(3, "d/by-proc"), ok(0)),
+            (link_slot(3, "d/by-proc"), err(Errno::EEXIST)),
+            (link_slot(99, "d/x"), err(Errno::ENOENT)),
+            (Op::Stat { target: path("copy") }, stat(0o100640, 3, 12)),
+            (Op::Unlink { path: "d/by-proc".into() }, ok(0)),
             (open(3, "d/f", OpenFlags::O_NONBLOCK), ok(0)),
             (Op::Read { slot: 3, len: 10 }, Outcome::data(b"")),
             (open(3, "d/sock", OpenFlags::O_RDWR), err(Errno::ENXIO)),

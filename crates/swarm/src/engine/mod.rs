@@ -4,6 +4,8 @@
 //! task leaves lies in the directory of the swarm, which every engine makes reachable for its runners. How
 //! a task ended is read there; an engine is only asked about those that say nothing.
 
+#[cfg(feature = "kubernetes")]
+mod kubernetes;
 mod local;
 mod slurm;
 
@@ -13,6 +15,8 @@ use crate::ended::Reason;
 use crate::plan::Limits;
 use crate::{SwarmError, Task};
 
+#[cfg(feature = "kubernetes")]
+pub use kubernetes::Kubernetes;
 pub use local::Local;
 pub use slurm::Slurm;
 
@@ -54,7 +58,7 @@ pub trait Engine {
     /// it.
     ///
     /// # Errors
-    /// If it cannot be asked now: it is asked again.
+    /// If it cannot be asked now: it is asked again, unless it says that this is hopeless.
     fn watch(&mut self, names: &[String]) -> Result<BTreeMap<String, Seen>, SwarmError>;
 
     /// Asks everything that it has to end.

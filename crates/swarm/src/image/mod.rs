@@ -5,7 +5,6 @@
 //! also has the `manifest.json` of older daemons, which name the same files.
 
 mod sha256;
-mod tar;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,8 +15,8 @@ use serde_json::{Value, json};
 
 use crate::SwarmError;
 use crate::merge::replace;
+use crate::tar::{Entry, archive};
 use sha256::hex_digest;
-use tar::{Entry, archive};
 
 /// An image that is to be written.
 #[derive(Clone, Debug)]

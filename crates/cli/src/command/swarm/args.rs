@@ -34,7 +34,7 @@ pub(crate) enum On {
     Local,
     /// A Slurm cluster that shares the directory of --out
     Slurm,
-    /// A Kubernetes cluster, through kubectl
+    /// A Kubernetes cluster (in builds with the feature `kubernetes`)
     Kubernetes,
 }
 
@@ -61,7 +61,11 @@ pub(crate) enum SwarmAction {
         attempt: Option<u32>,
     },
     /// Stop the swarm: what runs is ended, its results are kept, `resume` goes on
-    Stop,
+    Stop {
+        /// Also where no coordinator has made the directory
+        #[arg(long, hide = true)]
+        anyway: bool,
+    },
     /// Go on with a swarm that was stopped, or whose coordinator is gone
     Resume {
         /// Serve the page of the swarm while it runs
@@ -84,6 +88,22 @@ pub(crate) enum SwarmAction {
     /// Run one attempt of a task: what engines start on their machines
     #[command(hide = true)]
     RunTask {
+        /// The name of the task
+        name: String,
+        /// The number of the attempt
+        attempt: u32,
+    },
+    /// Wait until the results of an attempt were fetched: what engines start beside a task
+    #[command(hide = true)]
+    Keep {
+        /// The name of the task
+        name: String,
+        /// The number of the attempt
+        attempt: u32,
+    },
+    /// Write the results of an attempt to standard output, as an archive
+    #[command(hide = true)]
+    HandOver {
         /// The name of the task
         name: String,
         /// The number of the attempt

@@ -30,7 +30,7 @@ pub(crate) fn run(args: &SwarmArgs, out: &Path, json: bool) -> Result<Ending> {
         None => start(args, &directory, json),
         Some(SwarmAction::Status) => status(&directory, json),
         Some(SwarmAction::Logs { task, attempt }) => logs(&directory, task, *attempt, json),
-        Some(SwarmAction::Stop) => stop(&directory, json),
+        Some(SwarmAction::Stop { anyway }) => stop(&directory, *anyway, json),
         Some(SwarmAction::Resume { listen }) => {
             directory.ask_to_stop(false)?;
             coordinate(&directory, *listen, json)
@@ -39,6 +39,12 @@ pub(crate) fn run(args: &SwarmArgs, out: &Path, json: bool) -> Result<Ending> {
         Some(SwarmAction::Merge { directories }) => merge_directories(directories, out, json),
         Some(SwarmAction::Image(args)) => image(args, json),
         Some(SwarmAction::RunTask { name, attempt }) => run_task(&directory, name, *attempt),
+        Some(SwarmAction::Keep { name, attempt }) => keep(&directory, name, *attempt),
+        Some(SwarmAction::HandOver { name, attempt }) => {
+            let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+            fathom_swarm::hand_over(&directory, name, *attempt, &mut out)?;
+            Ok(Ending::Clean)
+        }
     }
 }
 
@@ -73,9 +79,12 @@ fn engine(on: On, directory: &SwarmDirectory, plan: &Plan) -> Result<Box<dyn Eng
     Ok(match on {
         On::Local => Box::new(Local::new(directory, program, &plan.limits)?),
         On::Slurm => Box::new(Slurm::new(directory, program, &plan.slurm)?),
+        #[cfg(feature = "kubernetes")]
+        On::Kubernetes => Box::new(fathom_swarm::engine::Kubernetes::new(directory, plan)?),
+        #[cfg(not(feature = "kubernetes"))]
         On::Kubernetes => bail!(
-            "this build does not speak to Kubernetes itself: `fathom swarm PLAN --manifests DIR` writes \
-             what `kubectl apply -f DIR` takes"
+            "this build does not speak to Kubernetes itself: build it with `--features kubernetes`, or have \
+             `fathom swarm PLAN --manifests DIR` write what `kubectl apply -f DIR` takes"
         ),
     })
 }
@@ -308,8 +317,10 @@ fn logs(
     Ok(Ending::Clean)
 }
 
-fn stop(directory: &SwarmDirectory, json: bool) -> Result<Ending> {
-    directory.state()?;
+fn stop(directory: &SwarmDirectory, anyway: bool, json: bool) -> Result<Ending> {
+    if !anyway {
+        directory.state()?;
+    }
     directory.ask_to_stop(true)?;
     match json {
         true => print_json(&json!({ "stopping": true }))?,
@@ -392,5 +403,12 @@ fn run_task(directory: &SwarmDirectory, name: &str, attempt: u32) -> Result<Endi
     let program = std::env::current_exe().context("where is this program?")?;
     let node = node.trim().to_owned();
     RunTask { directory, name, attempt, program, node, is_asked: &is_asked }.run()?;
+    Ok(Ending::Clean)
+}
+
+/// Keeps the results of an attempt until they were fetched.
+fn keep(directory: &SwarmDirectory, name: &str, attempt: u32) -> Result<Ending> {
+    let signals = SignalSource::new().context("signals")?;
+    fathom_swarm::keep(directory, name, attempt, &|| signals.next().is_some());
     Ok(Ending::Clean)
 }

@@ -207,7 +207,7 @@ impl<'a> Deaths<'a> {
                 "complete": complete,
                 "ops": operations,
                 "guests_died": self.count,
-                "findings": self.pages(),
+                "findings": self.recorded_pages(),
             }))?;
         }
         Ok(match (found, complete) {
@@ -227,6 +227,23 @@ impl<'a> Deaths<'a> {
             })
         };
         self.reported().map(page).collect()
+    }
+
+    /// Deaths, and what workers recorded that could not tell it any more.
+    fn recorded_pages(&self) -> Vec<Value> {
+        let mut pages = self.pages();
+        let recorded = Run::read(&self.out.join(RUN)).map(|run| run.findings).unwrap_or_default();
+        for finding in recorded {
+            if pages.iter().all(|page| page["id"] != finding.id.as_str()) {
+                pages.push(json!({
+                    "id": finding.id,
+                    "class": finding.class,
+                    "signature": finding.title,
+                    "sightings": finding.count,
+                }));
+            }
+        }
+        pages
     }
 
     /// The worker's own value with the deaths in it.

@@ -41,6 +41,9 @@ const FRUITLESS_MAX: u32 = 3;
 const CONFIRM_MAX: Duration = Duration::from_secs(20);
 const CONFIRM_MIN: Duration = Duration::from_secs(5);
 
+/// What was found last is not run again when so much time has passed beyond that of the campaign.
+const LATE_MAX: Duration = Duration::from_secs(50);
+
 /// A campaign in guests.
 pub(crate) struct GuestCampaign<'a> {
     cli: &'a Cli,
@@ -130,7 +133,8 @@ impl GuestCampaign<'_> {
                         let teller = Teller { cli, out, board, held: &[], confirmation: None };
                         return Ok(code_of(teller.tell(&death)));
                     }
-                    let guests = InGuests { campaign: &self, signals: self.signals };
+                    let end = round.budget().map(|budget| self.started + budget + LATE_MAX);
+                    let guests = InGuests { campaign: &self, signals: self.signals, end };
                     let deadline = round.deadline();
                     let within = self.confirm_within(round.budget());
                     let confirmation = Confirmation { deadline, within, place: &guests };
@@ -252,6 +256,8 @@ impl GuestCampaign<'_> {
 struct InGuests<'a> {
     campaign: &'a GuestCampaign<'a>,
     signals: &'a SignalSource,
+    /// When the last of them is ended.
+    end: Option<Instant>,
 }
 
 impl Rerun for InGuests<'_> {
@@ -276,7 +282,7 @@ impl Rerun for InGuests<'_> {
         let boot = campaign.boot_with(arguments, vec![out.to_owned()]).map_err(|_| NotRun)?;
         let decided = InGuest { ops_before: 0, ..campaign.in_guest() };
         let round = Round::start(&boot, decided, &cli, self.signals).map_err(|_| NotRun)?;
-        let mut round = round.silent();
+        let mut round = round.silent().ending(self.end);
         let end = round.watch(Instant::now());
         match (end, round.board()) {
             (Ok(RoundEnd::Death(Death::Interrupted)), _) => Err(NotRun),

@@ -29,6 +29,9 @@ const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
 /// The worker judges a blocked call itself, on the guest's clock; a guest that computes for ever is
 /// judged here, a little later.
 const DEADLINES: u32 = 2;
+/// A worker whose time is over may take so long for its last call, whatever the deadline of calls is: nobody who gave
+/// a campaign a minute waits for two more.
+const LAST_CALL_MAX: Duration = Duration::from_secs(40);
 /// Lines of a console that an error shows.
 const TAIL_LINES: usize = 12;
 
@@ -74,6 +77,8 @@ pub(super) struct Round<'a> {
     is_silent: bool,
     /// What its worker was last seen to have begun, and when.
     moved: (u64, Began),
+    /// When it is ended, if it has not ended by then.
+    end: Option<Instant>,
 }
 
 /// When something began, and how its guest has computed since.
@@ -139,6 +144,7 @@ impl<'a> Round<'a> {
             console_len: 0,
             is_silent: false,
             moved,
+            end: None,
         };
         Ok(round)
     }
@@ -146,6 +152,12 @@ impl<'a> Round<'a> {
     /// The same guest, of which nobody hears.
     pub(super) fn silent(mut self) -> Round<'a> {
         self.is_silent = true;
+        self
+    }
+
+    /// The same guest, which is ended at this time.
+    pub(super) fn ending(mut self, end: Option<Instant>) -> Round<'a> {
+        self.end = end;
         self
     }
 
@@ -216,7 +228,7 @@ impl<'a> Round<'a> {
         if let Some(death) = self.listen() {
             return Ok(Some(death));
         }
-        let death = self.watch_lanes().or_else(|| self.watch_stall());
+        let death = self.watch_lanes(self.deadline() * DEADLINES).or_else(|| self.watch_stall());
         self.tell(started);
         Ok(death.or_else(|| self.watch_clock(started)))
     }
@@ -279,8 +291,7 @@ impl<'a> Round<'a> {
     }
 
     /// A call that has not returned on the host's clock.
-    fn watch_lanes(&mut self) -> Option<Death> {
-        let deadline = self.deadline();
+    fn watch_lanes(&mut self, limit: Duration) -> Option<Death> {
         for lane in self.board.as_ref().map(Board::lanes).unwrap_or_default() {
             if lane.activity == Activity::Idle {
                 self.since.remove(&lane.index);
@@ -291,7 +302,7 @@ impl<'a> Round<'a> {
             if entry.0 != lane.beat {
                 *entry = (lane.beat, Began::now(&self.guest));
             }
-            let limit = deadline * DEADLINES * patience(lane.activity);
+            let limit = limit * patience(lane.activity);
             if let Some(late) = entry.1.late(&self.guest, limit) {
                 let seconds = late.as_secs();
                 return Some(Death::of(Violation::Hang { seconds }).in_lane(lane));
@@ -319,9 +330,15 @@ impl<'a> Round<'a> {
 
     fn watch_clock(&mut self, started: Instant) -> Option<Death> {
         if let Some((since, interrupted)) = self.asked {
-            let patience =
-                GRACE + if interrupted { Duration::ZERO } else { self.deadline() * DEADLINES };
-            return (since.elapsed() >= patience).then_some(Death::Interrupted);
+            if since.elapsed() < last_patience(self.deadline(), interrupted) {
+                return None;
+            }
+            // Nobody waits for the second deadline any more.
+            let hang = if interrupted { None } else { self.watch_lanes(self.deadline()) };
+            return Some(hang.unwrap_or(Death::Interrupted));
+        }
+        if self.end.is_some_and(|end| Instant::now() >= end) {
+            return Some(Death::Interrupted);
         }
         if self.budget().is_some_and(|budget| started.elapsed() >= budget) {
             self.ask(false, "the time is over: stopping");
@@ -454,6 +471,11 @@ impl<'a> Round<'a> {
     }
 }
 
+/// How long a worker that was asked to end may take.
+fn last_patience(deadline: Duration, interrupted: bool) -> Duration {
+    GRACE + if interrupted { Duration::ZERO } else { (deadline * DEADLINES).min(LAST_CALL_MAX) }
+}
+
 /// Numbers of signals that mean something here.
 mod libc_signal {
     pub(super) const SIGBUS: i32 = 7;
@@ -481,6 +503,16 @@ fn clear_line() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_campaign_outlives_its_time_by_a_minute() {
+        let seconds = Duration::from_secs;
+        assert_eq!(last_patience(seconds(5), false), GRACE + seconds(10));
+        for deadline in [30, 120, 3600] {
+            assert!(last_patience(seconds(deadline), false) < seconds(60));
+            assert_eq!(last_patience(seconds(deadline), true), GRACE);
+        }
+    }
 
     #[test]
     fn a_guest_that_gets_little_of_the_processor_has_more_time() {

@@ -61,6 +61,7 @@ pub(super) fn of(op: &Op, run: &mut Runtime) -> String {
         Op::Unlink { path } => format!("unlink({})", name(path)),
         Op::Rename { from, to, flags } => rename(from, to, *flags),
         Op::Link { from, to, follow } => link(from, to, *follow),
+        Op::LinkSlot { slot, to, by_proc } => link_slot(*slot, to, *by_proc, run),
         Op::Symlink { target, path } => format!("symlink({}, {})", name(target), name(path)),
         Op::Readlink { path, len } => readlink(path, *len, run),
         Op::Mknod { path, mode, dev } => mknod(path, *mode, *dev),
@@ -169,6 +170,15 @@ fn rename(from: &FsBytes, to: &FsBytes, how: RenameFlags) -> String {
 fn link(from: &FsBytes, to: &FsBytes, follow: bool) -> String {
     let how = if follow { "AT_SYMLINK_FOLLOW" } else { "0" };
     format!("linkat(AT_FDCWD, {}, AT_FDCWD, {}, {how})", name(from), name(to))
+}
+
+fn link_slot(slot: Slot, to: &FsBytes, by_proc: bool, run: &mut Runtime) -> String {
+    let (slot, to) = (run.slot(slot), name(to));
+    if by_proc {
+        run.need(Helper::FdPath);
+        return format!("linkat(AT_FDCWD, fd_path({slot}), AT_FDCWD, {to}, AT_SYMLINK_FOLLOW)");
+    }
+    format!("linkat({slot}, \"\", AT_FDCWD, {to}, AT_EMPTY_PATH)")
 }
 
 fn readlink(path: &FsBytes, len: u64, run: &mut Runtime) -> String {

@@ -92,6 +92,7 @@ impl Script {
             | Op::Access { .. } => self.on_target(op),
             // No common tool makes these calls.
             Op::Lseek { .. }
+            | Op::LinkSlot { .. }
             | Op::SyncFileRange { .. }
             | Op::MmapStore { .. }
             | Op::MmapLoad { .. }

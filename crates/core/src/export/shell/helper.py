@@ -195,19 +195,22 @@ def mapped(n, offset, size, protection, advice, work):
     if start in (None, void(-1).value):
         raise OSError(ctypes.get_errno(), "")
     try:
-        inside = min(size, max(0, os.fstat(fd(n)).st_size - offset))
-        if inside and libc.madvise(void(start), ctypes.c_size_t(lead + inside), advice) != 0:
+        end = os.fstat(fd(n)).st_size
+        inside = min(size, max(0, end - offset))
+        # Stores go on behind the end, as far as the last page reaches.
+        touched = min(size, max(0, -(-end // page) * page - offset)) if protection & 2 else inside
+        if touched and libc.madvise(void(start), ctypes.c_size_t(lead + touched), advice) != 0:
             if ctypes.get_errno() != errno.EINVAL:
                 raise OSError(ctypes.get_errno(), "")
-        return work(start + lead, inside, start, length)
+        return work(start + lead, inside, touched, start, length)
     finally:
         libc.munmap(void(start), length)
 
 
 # ==== 
 def mmap_store(n, source, offset, flags):
-    def store(to, inside, start, length):
-        ctypes.memmove(to, source, inside)
+    def store(to, inside, touched, start, length):
+        ctypes.memmove(to, source, touched)
         if libc.msync(ctypes.c_void_p(start), length, flags) != 0:
             raise OSError(ctypes.get_errno(), "")
         return inside
@@ -216,7 +219,7 @@ def mmap_store(n, source, offset, flags):
 
 # ==== 
 def mmap_load(n, size, offset):
-    load = lambda at, inside, start, length: data(ctypes.string_at(at, inside), inside)
+    load = lambda at, inside, touched, start, length: data(ctypes.string_at(at, inside), inside)
     return mapped(n, offset, size, 1, 22, load)  # MADV_POPULATE_READ
 
 

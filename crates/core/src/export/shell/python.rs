@@ -102,6 +102,7 @@ pub(super) fn expression(op: &Op) -> String {
         Op::Unlink { path } => nothing(format!("os.unlink({})", bytes(path))),
         Op::Rename { from, to, flags } => rename(from, to, *flags),
         Op::Link { from, to, follow } => link(from, to, *follow),
+        Op::LinkSlot { slot, to, by_proc } => link_slot(*slot, to, *by_proc),
         Op::Symlink { target, path } => {
             nothing(format!("os.symlink({}, {})", bytes(target), bytes(path)))
         }
@@ -156,6 +157,15 @@ fn rename(from: &FsBytes, to: &FsBytes, flags: RenameFlags) -> String {
 fn link(from: &FsBytes, to: &FsBytes, follow: bool) -> String {
     let flags = if follow { 0x400 } else { 0 };
     format!("call(\"linkat\", -100, {}, -100, {}, {flags:#x})", bytes(from), bytes(to))
+}
+
+fn link_slot(slot: Slot, to: &FsBytes, by_proc: bool) -> String {
+    let to = bytes(to);
+    if by_proc {
+        let from = format!("b\"/proc/self/fd/%d\" % fd({slot})");
+        return format!("call(\"linkat\", -100, {from}, -100, {to}, 0x400)");
+    }
+    format!("call(\"linkat\", fd({slot}), b\"\", -100, {to}, 0x1000)")
 }
 
 fn mknod(path: &FsBytes, mode: Mode, (major, minor): (u32, u32)) -> String {

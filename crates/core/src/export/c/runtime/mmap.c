@@ -1,10 +1,11 @@
-/* ---- Memory-mapped access, only to bytes inside the file: beyond it there is SIGBUS. */
+/* ---- Memory-mapped access, only inside the last page of the file: beyond it there is SIGBUS. */
 
 struct window {
     unsigned char *start;
     size_t mapped_bytes; /* from the page that holds the offset */
     size_t lead_bytes;   /* from there to the offset */
     size_t bytes;        /* of those asked for, how many lie inside the file */
+    size_t page_bytes;   /* and how many inside its last page */
 };
 
 static int unmap_window(struct window *w)
@@ -34,7 +35,11 @@ static int map_window(struct window *w, int fd, int64_t offset, uint64_t bytes, 
         return unmap_window(w);
     uint64_t inside = s.stx_size > (uint64_t)offset ? s.stx_size - (uint64_t)offset : 0;
     w->bytes = bytes < inside ? bytes : inside;
-    if (w->bytes && madvise(start, w->lead_bytes + w->bytes, advice) != 0 && errno != EINVAL)
+    uint64_t end = (s.stx_size + (uint64_t)page - 1) / (uint64_t)page * (uint64_t)page;
+    uint64_t mapped = end > (uint64_t)offset ? end - (uint64_t)offset : 0;
+    w->page_bytes = bytes < mapped ? bytes : mapped;
+    size_t touched = prot & PROT_WRITE ? w->page_bytes : w->bytes;
+    if (touched && madvise(start, w->lead_bytes + touched, advice) != 0 && errno != EINVAL)
         return unmap_window(w);
     return 0;
 }
