@@ -52,9 +52,18 @@ fn a_wrong_errno_is_found_and_shrunk_to_what_it_needs() {
 
 #[test]
 fn a_wrong_tree_is_found_and_shrunk_to_what_it_needs() {
-    let finding = find(Lie::WrongSize);
-    assert_eq!(finding.signature.to_string(), "tree link size");
-    assert_eq!(finding.minimal.steps.len(), 2, "{finding}");
+    assert_names_the_link(&find(Lie::WrongSize));
+}
+
+/// Either call that makes a second name shows the wrong size, with nothing but what it needs: a file, and for the
+/// second one a descriptor of it.
+fn assert_names_the_link(finding: &Finding) {
+    let steps = match finding.signature.to_string().as_str() {
+        "tree link size" => 2,
+        "tree link_slot size" => 3,
+        _ => panic!("{finding}"),
+    };
+    assert!(finding.minimal.steps.len() <= steps, "{finding}");
 }
 
 /// What becomes of a violation that these operations lead to.
@@ -105,9 +114,7 @@ fn with_rare_walks_the_guilty_operation_is_still_named() {
     let mut plan = plan(1, 50_000);
     plan.config.check.tree_every = 50;
     let report = check(&mut Liar::new(Lie::WrongSize), &plan, &mut Silent).unwrap();
-    let finding = &report.findings[0];
-    assert_eq!(finding.signature.to_string(), "tree link size", "{finding}");
-    assert_eq!(finding.minimal.steps.len(), 2, "{finding}");
+    assert_names_the_link(&report.findings[0]);
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn shrinking_ends_after_so_many_operations_where_the_clock_stands_still() {
         let report = check(&mut subject, &plan, &mut Silent).unwrap();
         report.findings[0].minimal.steps.len()
     };
-    let (none, few, all) = (shrunk(Some(0)), shrunk(Some(2_000)), shrunk(None));
+    let (none, few, all) = (shrunk(Some(0)), shrunk(Some(500)), shrunk(None));
     assert!(none > few && few > all, "{none}, {few}, {all}");
     assert_eq!(shrunk(Some(10_000_000)), all);
 }

@@ -213,6 +213,10 @@ pub struct Quirks {
     /// Whether a truncation to the size that a file has drops setuid and setgid depends on who looks at the size
     /// first (NFS: the client need not tell the server of it).
     pub idle_truncation_varies: bool,
+    /// Who serves the file system knows the caller's user and group, and no other groups (FUSE: `struct
+    /// fuse_in_header`). Whether a change of contents takes setgid from a file that its group may not execute is not
+    /// specified where those would decide it.
+    pub other_groups_unknown: bool,
     /// `access(W_OK)` of a directory that the caller may write to but not search is not specified (NFS: the kernel's
     /// server grants neither changing nor adding entries then).
     pub writing_directories_needs_search: bool,
@@ -424,6 +428,7 @@ const DEFAULT: Quirks = Quirks {
     truncation_keeps_privileges: false,
     idle_truncation_varies: false,
     silly_renames: false,
+    other_groups_unknown: false,
     moved_directories_may_be_stale: false,
     sticky_directories_refer: false,
     writing_directories_needs_search: false,

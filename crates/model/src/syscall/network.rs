@@ -91,6 +91,28 @@ impl Model {
         attr.is_some_and(|attr| self.has_privileges_to_kill(&attr))
     }
 
+    /// Whether a caller without privileges changes the contents of a file whose setgid goes or stays by his other
+    /// groups.
+    fn other_groups_decide(&self, op: &Op) -> bool {
+        let ino = match op {
+            Op::Write { slot, .. }
+            | Op::Pwrite { slot, .. }
+            | Op::MmapStore { slot, .. }
+            | Op::Fallocate { slot, .. }
+            | Op::CopyFileRange { to: slot, .. } => self.slot_ino(*slot),
+            Op::Truncate { target, .. } => self.target(target).ok(),
+            Op::Open { path, flags, .. } if flags.contains(OpenFlags::O_TRUNC) => {
+                self.resolve(path, Follow::Yes).ok()
+            }
+            _ => None,
+        };
+        let Some(attr) = ino.and_then(|ino| self.volume.attr(ino).ok()) else { return false };
+        let identity = &self.current.identity;
+        attr.mode.0 & (Mode::S_ISGID | Mode::S_IXGRP) == Mode::S_ISGID
+            && attr.gid != identity.gid
+            && !identity.is_privileged()
+    }
+
     /// Whether a caller without privileges truncates a file that would lose setuid or setgid by it to the size that it
     /// has, which the server need not hear of.
     fn may_kill_by_truncation(&self, op: &Op) -> bool {
@@ -187,6 +209,9 @@ impl Model {
         }
         if self.quirks().ranges_as_caller && self.lacks_permission_for_range(op) {
             return Some("the server asks whether the caller may, not only who opened the file");
+        }
+        if self.quirks().other_groups_unknown && self.other_groups_decide(op) {
+            return Some("whether setgid goes depends on groups that the server does not know");
         }
         if self.quirks().writes_as_opener && self.may_kill_by_writing(op) {
             return Some("whether setuid and setgid go depends on who opened the file");
@@ -395,6 +420,33 @@ mod tests {
         let data = fathom_core::Pattern { seed: 1, len: 1 };
         assert!(m.unspecified(&Op::Write { slot: 0, data }).is_some());
         assert_eq!(m.unspecified(&Op::Write { slot: 1, data }), None);
+    }
+
+    /// Found with the reference behind FUSE in a process namespace of its own, where it cannot ask for the groups.
+    #[test]
+    fn a_server_need_not_know_the_other_groups_of_who_writes() {
+        let foreign = Quirks::profile("fuse").unwrap();
+        for (quirks, is_left_out) in [(foreign, true), (Quirks::default(), false)] {
+            let mut m = model_with(quirks);
+            for (name, gid, mode) in [("f", 7, 0o2666), ("exec", 7, 0o2676), ("own", ALICE, 0o2666)]
+            {
+                given(&mut m, &[file(name, 0o666)]);
+                let chown = Op::Chown { target: at(name), uid: None, gid: Some(gid) };
+                given(&mut m, &[chown, Op::Chmod { target: at(name), mode: Mode(mode) }]);
+            }
+            given(
+                &mut m,
+                &[open(0, "f", OpenFlags::O_WRONLY), open(1, "exec", OpenFlags::O_WRONLY)],
+            );
+            let data = fathom_core::Pattern { seed: 1, len: 1 };
+            assert_eq!(m.unspecified(&Op::Write { slot: 0, data }), None, "root may");
+            given(&mut m, &[become_user(ALICE)]);
+            assert_eq!(m.unspecified(&Op::Write { slot: 0, data }).is_some(), is_left_out);
+            let truncate = |name: &str| Op::Truncate { target: at(name), len: 3 };
+            assert_eq!(m.unspecified(&truncate("f")).is_some(), is_left_out);
+            assert_eq!(m.unspecified(&truncate("own")), None, "his own group");
+            assert_eq!(m.unspecified(&Op::Write { slot: 1, data }), None, "it goes in any case");
+        }
     }
 
     #[test]
