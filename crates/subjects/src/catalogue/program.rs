@@ -89,6 +89,8 @@ impl Entry for Program {
     fn reference(&self, profile: &str) -> Result<Config, CatalogueError> {
         let mut config = Config { quirks: read_profile(profile)?, ..Config::default() };
         adapt(&mut config, &self.environment()?);
+        // The daemon lives in a process namespace of its own, in which it cannot look its callers up.
+        config.quirks.other_groups_unknown = true;
         Ok(config)
     }
 
