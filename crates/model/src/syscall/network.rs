@@ -79,15 +79,11 @@ impl Model {
     /// privileges.
     fn may_kill_by_writing(&self, op: &Op) -> bool {
         let slot = match op {
-            Op::Write { slot, .. }
-            | Op::Pwrite { slot, .. }
-            | Op::MmapStore { slot, .. }
-            | Op::Fallocate { slot, .. }
-            | Op::CopyFileRange { to: slot, .. }
-            | Op::Truncate { target: Target::Slot(slot), .. } => *slot,
-            _ => return false,
+            Op::Truncate { target: Target::Slot(slot), .. } => Some(*slot),
+            _ => written_slot(op),
         };
-        let attr = self.slot_ino(slot).and_then(|ino| self.volume.attr(ino).ok());
+        let attr =
+            slot.and_then(|slot| self.slot_ino(slot)).and_then(|ino| self.volume.attr(ino).ok());
         attr.is_some_and(|attr| self.has_privileges_to_kill(&attr))
     }
 
@@ -95,16 +91,11 @@ impl Model {
     /// groups.
     fn other_groups_decide(&self, op: &Op) -> bool {
         let ino = match op {
-            Op::Write { slot, .. }
-            | Op::Pwrite { slot, .. }
-            | Op::MmapStore { slot, .. }
-            | Op::Fallocate { slot, .. }
-            | Op::CopyFileRange { to: slot, .. } => self.slot_ino(*slot),
             Op::Truncate { target, .. } => self.target(target).ok(),
             Op::Open { path, flags, .. } if flags.contains(OpenFlags::O_TRUNC) => {
                 self.resolve(path, Follow::Yes).ok()
             }
-            _ => None,
+            _ => written_slot(op).and_then(|slot| self.slot_ino(slot)),
         };
         let Some(attr) = ino.and_then(|ino| self.volume.attr(ino).ok()) else { return false };
         let identity = &self.current.identity;
@@ -254,6 +245,18 @@ impl Model {
             }
             _ => None,
         }
+    }
+}
+
+/// The open file whose contents a call changes.
+fn written_slot(op: &Op) -> Option<Slot> {
+    match op {
+        Op::Write { slot, .. }
+        | Op::Pwrite { slot, .. }
+        | Op::MmapStore { slot, .. }
+        | Op::Fallocate { slot, .. }
+        | Op::CopyFileRange { to: slot, .. } => Some(*slot),
+        _ => None,
     }
 }
 
