@@ -99,11 +99,16 @@ impl Campaign<'_, '_> {
         Ok(StepResult::AsExpected)
     }
 
-    /// How closely to look after a call, for what has been saved up.
-    fn bounded_look(&mut self, op: &Op) -> Inspection {
+    /// Calls of a layered workload that cost as much as looking at the whole tree; none without such a workload.
+    pub(super) fn calls_per_tree(&self) -> u64 {
         let counts = self.lineup.model().volume().statfs();
         let entries = counts.files.saturating_sub(counts.files_free);
-        let tree_every = self.plan.config.check.tree_every.max(entries * CALLS_PER_ENTRY);
+        if self.layered_run.is_some() { entries * CALLS_PER_ENTRY } else { 0 }
+    }
+
+    /// How closely to look after a call, for what has been saved up.
+    fn bounded_look(&mut self, op: &Op) -> Inspection {
+        let tree_every = self.plan.config.check.tree_every.max(self.calls_per_tree());
         if *op == Op::Remount || self.since_tree >= tree_every {
             return Inspection::Whole;
         }

@@ -348,7 +348,7 @@ impl Campaign<'_, '_> {
             self.since_disk = 0;
             self.keep_disks()?;
         }
-        let due = self.maintenance.after(ops as u64);
+        let due = self.maintenance.after(ops as u64, self.calls_per_tree());
         if due.remount
             && !self.is_out_of_ops()
             && let Some(accusation) = self.act(&Op::Remount)?

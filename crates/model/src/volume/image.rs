@@ -111,7 +111,7 @@ impl Volume {
         let mut places = std::collections::HashMap::from([(ROOT, 0)]);
         let mut at = 0;
         while let Some(ino) = order.get(at) {
-            for link in state.dir(*ino).map_or(&[][..], Directory::links) {
+            for link in state.dir(*ino).into_iter().flat_map(Directory::links) {
                 places.entry(link.ino).or_insert_with(|| {
                     order.push(link.ino);
                     order.len() as u64 - 1
@@ -157,7 +157,7 @@ fn inode_image(inode: &Inode, place: impl Fn(Ino) -> u64) -> InodeImage {
             }
         }
         Body::Dir(dir) => {
-            let links = dir.links().iter();
+            let links = dir.links();
             BodyImage::Dir {
                 entries: links.map(|l| (l.name.to_fs_bytes(), place(l.ino), l.cookie)).collect(),
                 cookie_next: dir.cookie_next(),
@@ -231,7 +231,8 @@ fn name_all(inodes: &mut [Inode], generation: u32) -> Result<(), String> {
     let mut dirs = vec![0];
     while let Some(place) = dirs.pop() {
         let dir = ino_at(place as u64, generation);
-        let links = inodes[place].as_dir().map_or(Vec::new(), |body| body.links().to_vec());
+        let body = inodes[place].as_dir();
+        let links: Vec<_> = body.into_iter().flat_map(|body| body.links().cloned()).collect();
         for link in links {
             let child = (link.ino & u64::from(u32::MAX)) as usize - 1;
             let inode = &mut inodes[child];

@@ -277,7 +277,7 @@ impl Volume {
     /// # Errors
     /// `ENOTDIR`.
     pub fn is_empty_dir(&self, dir: Ino) -> Result<bool, Errno> {
-        Ok(self.state.dir(dir)?.links().is_empty())
+        Ok(self.state.dir(dir)?.is_empty())
     }
 
     /// Counts space and inodes, all of them and what is free.

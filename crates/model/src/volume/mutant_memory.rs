@@ -108,7 +108,7 @@ impl State {
     fn neighbour<K: Ord>(&self, dir: Ino, name: &[u8], key: impl Fn(&Link) -> K) -> Option<Link> {
         let dir = self.dir(dir).ok()?;
         let after = key(dir.get(name)?);
-        dir.links().iter().filter(|link| key(link) > after).min_by_key(|link| key(link)).cloned()
+        dir.links().filter(|link| key(link) > after).min_by_key(|link| key(link)).cloned()
     }
 
     fn empty_file(&mut self, ino: Ino) {
@@ -125,7 +125,7 @@ impl State {
         after: u64,
         count_max: usize,
     ) -> Result<Vec<&Link>, Errno> {
-        let mut links: Vec<&Link> = self.dir(dir)?.links().iter().collect();
+        let mut links: Vec<&Link> = self.dir(dir)?.links().collect();
         links.retain(|link| link.cookie > after);
         if let Some(mutant_memory) = &self.mutant_memory {
             let marked = |list: &[(Ino, ShortName)], link: &Link| {

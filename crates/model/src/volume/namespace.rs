@@ -134,7 +134,7 @@ impl Volume {
     pub fn rmdir(&mut self, dir: Ino, name: &[u8]) -> Result<(), Errno> {
         let state = &*self.state;
         let ino = state.child(dir, name)?;
-        if !state.dir(ino)?.links().is_empty() {
+        if !state.dir(ino)?.is_empty() {
             let wrong = state.mutant(Mutant::RmdirErrno);
             return Err(if wrong { Errno::EEXIST } else { Errno::ENOTEMPTY });
         }

@@ -98,7 +98,7 @@ impl Volume {
         else {
             return;
         };
-        let names: Vec<ShortName> = links.iter().map(|link| link.name.clone()).collect();
+        let names: Vec<ShortName> = links.map(|link| link.name.clone()).collect();
         let _ = names.iter().any(|name| self.unlink(dir, name.as_bytes()).is_ok());
     }
 }
@@ -131,7 +131,7 @@ impl Rename {
         match (self.source_is_dir, self.target_is_dir) {
             (true, false) => Err(Errno::ENOTDIR),
             (false, true) => Err(Errno::EISDIR),
-            (true, true) if !state.dir(target)?.links().is_empty() => Err(Errno::ENOTEMPTY),
+            (true, true) if !state.dir(target)?.is_empty() => Err(Errno::ENOTEMPTY),
             _ => Ok(()),
         }
     }

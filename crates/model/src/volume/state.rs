@@ -262,7 +262,8 @@ impl State {
         while let Some(dir) = dirs.pop() {
             let Some(inode) = self.table.get(dir) else { continue };
             let path = inode.dir_path();
-            let links = inode.as_dir().map_or(Vec::new(), |body| body.links().to_vec());
+            let links: Vec<_> =
+                inode.as_dir().into_iter().flat_map(|body| body.links().cloned()).collect();
             for link in links {
                 let name = link.name.as_bytes();
                 let is_dir = self.update(link.ino, |inode| {

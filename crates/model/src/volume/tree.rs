@@ -104,7 +104,7 @@ impl Volume {
         for (ino, inode) in state.table.iter() {
             inodes += 1;
             blocks += inode.blocks(state.config.block_bytes);
-            links += inode.as_dir().map_or(0, |dir| dir.links().len());
+            links += inode.as_dir().map_or(0, |dir| dir.len());
             names += inode.names.as_slice().len();
             self.check_inode(ino, inode).map_err(|what| format!("inode {ino:#x}: {what}"))?;
         }
@@ -155,7 +155,7 @@ impl Volume {
             Body::Dir(_) if !state.counts_subdirs(ino) => 1,
             Body::Dir(dir) => {
                 let is_dir = |ino: Ino| state.dir(ino).is_ok();
-                2 + dir.links().iter().filter(|link| is_dir(link.ino)).count()
+                2 + dir.links().filter(|link| is_dir(link.ino)).count()
             }
             _ => names.len(),
         };
