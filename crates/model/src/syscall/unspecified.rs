@@ -157,7 +157,9 @@ impl Model {
         let quirks = self.quirks();
         let why = match (quirks.mapped_tail_shows, quirks.mapped_tail_allocates) {
             (true, _) => Some("what is stored behind the end of a file shows when it grows"),
-            (false, true) => Some("a store behind the end of a file may need a block in front of it"),
+            (false, true) => {
+                Some("a store behind the end of a file may need a block in front of it")
+            }
             (false, false) => None,
         };
         let stores_behind =
