@@ -165,8 +165,13 @@ pub struct Quirks {
 
     /// What is stored through a mapping behind the end of a file, within its last page, shows when the file
     /// grows (tmpfs: `shmem_setattr` changes the size and leaves the page alone; ext2, jfs, minix, FAT until
-    /// the page is written back). Nothing is stored there. See docs/FOUND_BUGS.md.
+    /// the page is written back; the client of NFS). Nothing is stored there. See docs/FOUND_BUGS.md.
     pub mapped_tail_shows: bool,
+
+    /// A store through a mapping behind the end of a file, within its last page, gives the bytes in front of the
+    /// end a block if they were a hole (FUSE: the page is dirty, and is written back up to the end). The space that
+    /// `statfs` tells is another one then. Nothing is stored there.
+    pub mapped_tail_allocates: bool,
 
     /// What is mapped through a file that was opened for reading may be as it was then (overlayfs with something
     /// in its lower layers: the file may have been copied up since).
@@ -413,6 +418,7 @@ const DEFAULT: Quirks = Quirks {
     listxattr_of_strangers_varies: false,
     last_page_not_found: false,
     mapped_tail_shows: false,
+    mapped_tail_allocates: false,
     mapped_reads_may_be_old: false,
     copy_may_be_short: true,
     cache_seconds: 0,

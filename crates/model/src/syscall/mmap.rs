@@ -193,7 +193,21 @@ mod tests {
 
     #[test]
     fn stores_behind_the_end_are_left_out_where_they_show() {
-        let mut m = model_with(Quirks { mapped_tail_shows: true, ..Quirks::default() });
+        left_out_behind_the_end(Quirks { mapped_tail_shows: true, ..Quirks::default() });
+        let mut elsewhere = model();
+        let flags = OpenFlags::O_CREAT | OpenFlags::O_RDWR;
+        given(&mut elsewhere, &[open(0, "f", flags), Op::Truncate { target: at("f"), len: 5000 }]);
+        assert!(elsewhere.unspecified(&store(0, 5000, 1, 4)).is_none());
+    }
+
+    #[test]
+    fn stores_behind_the_end_are_left_out_where_they_allocate() {
+        left_out_behind_the_end(Quirks { mapped_tail_allocates: true, ..Quirks::default() });
+    }
+
+    #[track_caller]
+    fn left_out_behind_the_end(quirks: Quirks) {
+        let mut m = model_with(quirks);
         let flags = OpenFlags::O_CREAT | OpenFlags::O_RDWR;
         given(&mut m, &[open(0, "f", flags), Op::Truncate { target: at("f"), len: 5000 }]);
         for (offset, len, shows) in

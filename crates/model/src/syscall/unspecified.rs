@@ -155,10 +155,17 @@ impl Model {
 
     fn unspecified_store(&self, slot: Slot, offset: i64, len: u64) -> Option<&'static str> {
         let quirks = self.quirks();
-        if quirks.mapped_tail_shows
-            && self.regular(slot).is_some_and(|file| self.tail(&file, offset, len).is_some())
-        {
-            return Some("what is stored behind the end of a file shows when it grows");
+        let why = match (quirks.mapped_tail_shows, quirks.mapped_tail_allocates) {
+            (true, _) => Some("what is stored behind the end of a file shows when it grows"),
+            (false, true) => {
+                Some("a store behind the end of a file may need a block in front of it")
+            }
+            (false, false) => None,
+        };
+        let stores_behind =
+            || self.regular(slot).is_some_and(|file| self.tail(&file, offset, len).is_some());
+        if why.is_some() && stores_behind() {
+            return why;
         }
         if quirks.last_page_not_found {
             return self.unspecified_write(slot, Some(offset), len);

@@ -131,6 +131,11 @@ impl Ganesha {
         self.wait_until_ready()
     }
 
+    /// Waits until nobody can reclaim anything any more; it cannot be told to.
+    pub(super) fn await_end_of_grace(&self) {
+        std::thread::sleep(Duration::from_secs(u64::from(LEASE_SECONDS)));
+    }
+
     fn wait_until_ended(&mut self) -> Result<(), SubjectError> {
         let start = Instant::now();
         while matches!(self.process.try_wait(), Ok(None)) {

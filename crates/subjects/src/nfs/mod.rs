@@ -83,6 +83,8 @@ pub struct NfsBackend {
     server: Server,
     store: Store,
     key_next: u64,
+    /// Whether something has happened to the server since its clients were mounted.
+    disturbed: bool,
     /// Answers to locks that cannot be, until they are asked for.
     wrong_locks: Vec<String>,
     _place: Place,
@@ -145,6 +147,7 @@ impl NfsSubject {
             server,
             store,
             key_next: store::START + 1,
+            disturbed: false,
             wrong_locks: Vec::new(),
             _place: place,
         };
@@ -192,6 +195,21 @@ impl NfsBackend {
         }
     }
 
+    fn mount_again(&mut self) -> Result<(), SubjectError> {
+        self.clients.clear();
+        self.clients = Client::mount_all(&self.setup)?;
+        Ok(())
+    }
+
+    /// Makes client and server strangers to each other again. What a server has noted of its clients (whether they
+    /// may reclaim locks, for example) outlives the operations that made it so: a replay of others would find it.
+    fn begin_with_new_clients(&mut self) -> Result<(), SubjectError> {
+        self.server.end_grace()?;
+        self.mount_again()?;
+        self.disturbed = false;
+        Ok(())
+    }
+
     /// Lets the clients ask for their roots, the only thing that they still know.
     fn ask_for_roots(&self) -> Result<(), SubjectError> {
         proxy::begin_again();
@@ -231,6 +249,9 @@ impl Backend for NfsBackend {
 
     fn reset(&mut self) -> Result<OwnedFd, HarnessFault> {
         self.server.ensure_running()?;
+        if self.disturbed {
+            self.begin_with_new_clients()?;
+        }
         self.forget_caches()?;
         match self.server.remembers() && !self.store.saves_itself() {
             true => self.empty_through_client()?,
@@ -247,8 +268,7 @@ impl Backend for NfsBackend {
     /// The client unmounts and mounts; the server does not notice.
     fn remount(&mut self) -> Result<OwnedFd, HarnessFault> {
         self.server.ensure_running()?;
-        self.clients.clear();
-        self.clients = Client::mount_all(&self.setup)?;
+        self.mount_again()?;
         Ok(self.root()?)
     }
 
@@ -265,14 +285,18 @@ impl Backend for NfsBackend {
     }
 
     fn root_stays(&self) -> bool {
-        true
+        !self.disturbed
     }
 
     fn restore(&mut self, saved: Saved) -> Result<Option<OwnedFd>, HarnessFault> {
+        let root_stays = self.root_stays();
+        if !root_stays {
+            self.begin_with_new_clients()?;
+        }
         self.forget_caches()?;
         self.store.restore(saved.0)?;
         self.ask_for_roots()?;
-        Ok(None)
+        if root_stays { Ok(None) } else { Ok(Some(self.root()?)) }
     }
 
     fn forget(&mut self, saved: Saved) {
@@ -284,6 +308,7 @@ impl Backend for NfsBackend {
     }
 
     fn disturb(&mut self, events: ServerEvents) -> Result<(), HarnessFault> {
+        self.disturbed = true;
         let others = events - ServerEvents::LOCK_ROUND;
         if !events.contains(ServerEvents::LOCK_ROUND) || !self.server.locks(&self.setup) {
             return Ok(self.server.suffer(others)?);

@@ -15,7 +15,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use super::server::PORT;
 use super::services::{Services, services};
 use super::setup::{NfsSetup, NfsVersion};
-use super::{Place, tell};
+use super::{Place, SETTLED, tell};
 use crate::error::SubjectError;
 
 /// How the client is known to the server.
@@ -83,12 +83,25 @@ impl Nfsd {
         };
         server.up()?;
         // Nobody has anything to reclaim. Without it the first minute and a half would be spent waiting.
-        server.tell("v4_end_grace", "Y")?;
-        if server.services.is_some() {
-            tell(LOCK_GRACE_END, "Y")?;
-        }
+        server.end_grace()?;
         server.export()?;
         Ok(server)
+    }
+
+    /// Ends the time in which clients may only reclaim what they had.
+    pub(super) fn end_grace(&self) -> Result<(), SubjectError> {
+        let file = self.files.join("v4_end_grace");
+        match fs::write(&file, "Y") {
+            // It is over.
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
+            told => told.map_err(SubjectError::io("write", &file))?,
+        }
+        // The kernel only begins to end it (fs/nfsd/nfs4state.c `laundromat_main()`).
+        std::thread::sleep(SETTLED);
+        match self.services {
+            Some(_) => tell(LOCK_GRACE_END, "Y"),
+            None => Ok(()),
+        }
     }
 
     fn tell(&self, file: &str, text: &str) -> Result<(), SubjectError> {

@@ -40,6 +40,17 @@ impl Server {
         }
     }
 
+    /// Ends the time after a start in which clients may only reclaim what they had.
+    pub(super) fn end_grace(&self) -> Result<(), SubjectError> {
+        match self {
+            Server::Kernel(server) => server.end_grace(),
+            Server::Ganesha(server) => {
+                server.await_end_of_grace();
+                Ok(())
+            }
+        }
+    }
+
     /// Whether it believes what it remembers of the store although that is another one now.
     pub(super) fn remembers(&self) -> bool {
         matches!(self, Server::Ganesha(_))
