@@ -27,7 +27,7 @@ pub mod states;
 pub mod swarm;
 
 pub use directory::{Kept, RunDirectory};
-pub use finding::{Contents, Evidence, Finding, RecordError, Variant};
+pub use finding::{Evidence, Finding, RecordError, Variant};
 pub use known::{KNOWN_FILE, Known, KnownEntry, KnownError};
 pub use minimise::minimise;
 pub use observer::{Observer, Progress, Silent};

@@ -489,7 +489,7 @@ pub struct StoredCrash {
 impl StoredCrash {
     /// Whether a directory holds a crash finding (rather than one of `fathom check`).
     pub fn is_in(dir: &Path) -> bool {
-        fathom_record::Finding::kind_in(dir).as_deref() == Some(KIND)
+        fathom_record::Finding::read(dir).is_ok_and(|finding| finding.kind == KIND)
     }
 
     /// Reads the directory of a finding.

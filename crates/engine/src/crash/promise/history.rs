@@ -398,7 +398,7 @@ impl History {
             |name: &Name| !self.newest().names.get(name).is_some_and(|to| meant(name, *to));
         let (left, kept): (Vec<Name>, Vec<Name>) =
             durable.iter().map(|(name, _)| name.clone()).partition(is_left);
-        kept.iter().for_each(|name| drop(self.vacated.remove(name)));
+        self.vacated.retain(|name| !kept.contains(name));
         self.vacated.extend(left);
         self.names.extend(durable);
     }
