@@ -223,7 +223,7 @@ pub struct Stored {
 impl Stored {
     /// Whether a directory holds a finding on a design.
     pub fn is_in(dir: &Path) -> bool {
-        fathom_record::Finding::kind_in(dir).as_deref() == Some(KIND)
+        fathom_record::Finding::read(dir).is_ok_and(|finding| finding.kind == KIND)
     }
 
     /// Reads the directory of a finding.

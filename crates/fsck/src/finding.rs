@@ -109,7 +109,7 @@ fn evidence(subject: &Subject, cause: &Cause) -> Vec<Evidence> {
     ];
     if subject.disk.script.is_some() && !subject.disk.anywhere {
         let bytes = subject.packed().to_vec();
-        out.push(Evidence { name: "disk.img.gz".to_owned(), bytes });
+        out.push(Evidence::bytes("disk.img.gz", bytes));
     }
     if !cause.losses.is_empty() {
         out.push(Evidence::text("losses.txt", cause.losses.join("\n") + "\n"));

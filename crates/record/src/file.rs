@@ -2,7 +2,10 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+
+use crate::finding::Contents;
 
 /// What the names of unfinished files and directories begin with.
 const UNFINISHED: &str = ".unfinished-";
@@ -19,6 +22,19 @@ pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = File::create(path)?;
     file.write_all(bytes)?;
     file.sync_all()
+}
+
+/// Writes a file of a finding and waits until it is on the disk.
+fn write_contents(path: &Path, contents: &Contents) -> io::Result<()> {
+    match contents {
+        Contents::Bytes(bytes) => write_durably(path, bytes),
+        Contents::Sparse { len, parts } => {
+            let file = File::create(path)?;
+            file.set_len(*len)?;
+            parts.iter().try_for_each(|(at, bytes)| file.write_all_at(bytes, *at))?;
+            file.sync_all()
+        }
+    }
 }
 
 /// Writes a file. Whoever reads meanwhile, or after a crash, sees the old file or the new one.
@@ -38,7 +54,7 @@ pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// The error names the file that could not be written.
 pub(crate) fn replace_directory(
     path: &Path,
-    files: &[(&str, &[u8])],
+    files: &[(&str, &Contents)],
 ) -> Result<(), (PathBuf, io::Error)> {
     let new = unfinished(path);
     // Left behind by a run that was killed.
@@ -55,13 +71,13 @@ pub(crate) fn replace_directory(
     result
 }
 
-fn fill(dir: &Path, files: &[(&str, &[u8])]) -> Result<(), (PathBuf, io::Error)> {
+fn fill(dir: &Path, files: &[(&str, &Contents)]) -> Result<(), (PathBuf, io::Error)> {
     fs::create_dir_all(dir).map_err(|error| (dir.to_owned(), error))?;
-    for (name, bytes) in files {
+    for (name, contents) in files {
         let path = dir.join(name);
         let above = path.parent().unwrap_or(dir);
         fs::create_dir_all(above)
-            .and_then(|()| write_durably(&path, bytes))
+            .and_then(|()| write_contents(&path, contents))
             .map_err(|error| (path.clone(), error))?;
     }
     sync_directory(dir).map_err(|error| (dir.to_owned(), error))

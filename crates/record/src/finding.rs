@@ -89,7 +89,21 @@ pub struct Evidence {
     /// Its name in the directory; may have a directory of its own in front.
     pub name: String,
     /// Its contents.
-    pub bytes: Vec<u8>,
+    pub(crate) contents: Contents,
+}
+
+/// The contents of a file of a finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Contents {
+    /// All bytes.
+    Bytes(Vec<u8>),
+    /// A file that is mostly zeros, such as a disk: it is neither kept nor written whole.
+    Sparse {
+        /// The length of the file in bytes.
+        len: u64,
+        /// The parts that are not zeros, by their offsets.
+        parts: Vec<(u64, Vec<u8>)>,
+    },
 }
 
 /// Why a finding cannot be written or read.
@@ -124,12 +138,17 @@ pub enum RecordError {
 impl Evidence {
     /// A file with text in it.
     pub fn text(name: impl Into<String>, text: impl Into<String>) -> Evidence {
-        Evidence { name: name.into(), bytes: text.into().into_bytes() }
+        Evidence::bytes(name, text.into().into_bytes())
     }
 
     /// A file with bytes in it.
     pub fn bytes(name: impl Into<String>, bytes: Vec<u8>) -> Evidence {
-        Evidence { name: name.into(), bytes }
+        Evidence { name: name.into(), contents: Contents::Bytes(bytes) }
+    }
+
+    /// A file of `len` bytes that are zeros but for some parts, given by their offsets.
+    pub fn sparse(name: impl Into<String>, len: u64, parts: Vec<(u64, Vec<u8>)>) -> Evidence {
+        Evidence { name: name.into(), contents: Contents::Sparse { len, parts } }
     }
 
     /// A file with one value per line, as JSON.
@@ -192,8 +211,9 @@ impl Finding {
             path: dir.join(FILE),
             message: error.to_string(),
         })?;
-        let mut files = vec![(FILE, toml.as_bytes())];
-        files.extend(self.evidence.iter().map(|file| (file.name.as_str(), file.bytes.as_slice())));
+        let toml = Contents::Bytes(toml.into_bytes());
+        let mut files = vec![(FILE, &toml)];
+        files.extend(self.evidence.iter().map(|file| (file.name.as_str(), &file.contents)));
         replace_directory(&dir, &files).map_err(io)?;
         Ok(dir)
     }
@@ -232,11 +252,6 @@ impl Finding {
             }
             _ => table.try_into().map_err(|error: toml::de::Error| error.to_string()),
         }
-    }
-
-    /// The kind of the finding in a directory, if there is one.
-    pub fn kind_in(dir: &Path) -> Option<String> {
-        Finding::read(dir).ok().map(|finding| finding.kind)
     }
 
     /// Everything that version 1 wrote is in the details: its kinds shared little.
@@ -296,6 +311,7 @@ mod tests {
         finding.evidence = vec![
             Evidence::text("trace.jsonl", "{}\n"),
             Evidence::bytes("disks/before-1.img", vec![0, 255]),
+            Evidence::sparse("crash.img", 9, vec![(2, vec![7, 8]), (5, vec![9])]),
         ];
         finding
     }
@@ -305,10 +321,10 @@ mod tests {
         let out = tempfile::tempdir().unwrap();
         let dir = finding().write(&out.path().join("deep/er")).unwrap();
         assert_eq!(fs::read(dir.join("disks/before-1.img")).unwrap(), [0, 255]);
+        assert_eq!(fs::read(dir.join("crash.img")).unwrap(), [0, 0, 7, 8, 0, 9, 0, 0, 0]);
         let bare = Finding { evidence: Vec::new(), ..finding() };
         assert_eq!(Finding::read(&dir).unwrap(), bare);
-        assert_eq!(Finding::kind_in(&dir).as_deref(), Some("check"));
-        assert_eq!(Finding::kind_in(out.path()), None);
+        assert!(Finding::read(out.path()).is_err());
     }
 
     #[test]

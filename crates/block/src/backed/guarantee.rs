@@ -190,6 +190,11 @@ pub struct DurableBy {
     /// one may be lost, unless its new name was made durable by itself. Not mentioned: it is found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub displaced: Option<Claim<Makes>>,
+    /// The removal of a name that is in the log of an order with one: with `log`, the next `fsync` of
+    /// anything may make it durable by itself, without what has the name since. Not mentioned: the name
+    /// leads to what it led to at one of the moments of that order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub removed: Option<Claim<Makes>>,
 }
 
 impl DurableBy {
@@ -208,6 +213,7 @@ impl DurableBy {
             ("sync_file_range", &self.sync_file_range),
             ("rename_over", &self.rename_over),
             ("displaced", &self.displaced),
+            ("removed", &self.removed),
         ]
         .into_iter()
         .filter_map(|(call, claim)| Some((call, claim.as_ref()?)))
@@ -400,6 +406,11 @@ impl Guarantee {
             ("displaced", _) => {
                 Some("what was displaced is kept if this is left out, or nothing is")
             }
+            ("removed", Log) if order == Order::TransactionLog => None,
+            ("removed", _) => Some(
+                "only a log takes a removal by itself; say \"log\" with order = \"transaction_log\", or \
+                 leave it out",
+            ),
             ("rename_over", Data) => None,
             ("rename_over", _) => Some("a rename can only wait for data; say \"data\""),
             ("fsync_dir", Data | File) => Some("a directory has entries; say \"entries\""),

@@ -153,7 +153,7 @@ impl StoredRound {
 
     /// Whether a directory has a finding of this kind.
     pub fn is_in(dir: &Path) -> bool {
-        fathom_record::Finding::kind_in(dir).as_deref() == Some(KIND)
+        fathom_record::Finding::read(dir).is_ok_and(|finding| finding.kind == KIND)
     }
 }
 

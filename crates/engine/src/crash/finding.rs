@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fathom_block::disks::{StoredRecording, SubjectFailure};
-use fathom_block::{DiskFileSystem, Geometry, Image, Level, dm_log_writes};
+use fathom_block::{DiskFileSystem, Erased, Geometry, Image, Level, dm_log_writes};
 use fathom_core::{Digest, Entry, FsPath, HarnessFault, Kind, Tree};
 use fathom_record::run::{FindingPage, TreeLine, WriteLine};
 use fathom_record::{Evidence, RecordError, Variant};
@@ -371,7 +372,7 @@ impl CrashFinding {
             Evidence::text("diff.txt", format!("{}\n", self.record.what)),
             Evidence::text("story.txt", self.record.story.clone()),
         ];
-        files.extend(self.image.as_ref().map(|image| Evidence::bytes("crash.img", image.to_vec())));
+        files.extend(self.image.as_ref().map(|image| disk("crash.img", image)));
         let recording = self.recording.as_ref();
         files.extend(recording.map(|recording| Evidence::bytes(RECORDING, recording.to_bytes())));
         let (legal, shown) = (&self.legal, self.shown.as_deref());
@@ -392,7 +393,7 @@ impl CrashFinding {
         let sector_bytes = self.record.geometry.write_bytes;
         match dm_log_writes::write(&last.recording.log, sector_bytes, &mut log) {
             Ok(()) => {
-                let base = Evidence::bytes("base.img", last.base.to_vec());
+                let base = disk("base.img", &last.base);
                 vec![base, Evidence::bytes("log-writes.bin", log)]
             }
             Err(_) => Vec::new(),
@@ -441,6 +442,21 @@ impl CrashFinding {
     }
 }
 
+/// A disk as a file. What is zero on it takes no memory: a guest has little, and the disks of kernel file
+/// systems are mostly empty.
+pub(super) fn disk(name: &str, image: &Image) -> Evidence {
+    if image.erased() != Erased::Zeros {
+        return Evidence::bytes(name, image.to_vec());
+    }
+    let part = |part: Range<usize>| {
+        let mut bytes = vec![0; part.len()];
+        image.read(part.start, &mut bytes);
+        (part.start as u64, bytes)
+    };
+    let parts = image.occupied().into_iter().map(part).collect();
+    Evidence::sparse(name, image.size() as u64, parts)
+}
+
 /// A tree, entry by entry, in words.
 fn tree_lines(tree: &Tree) -> Vec<TreeLine> {
     let line = |(path, entry): (&FsPath, &Entry)| {
@@ -473,7 +489,7 @@ pub struct StoredCrash {
 impl StoredCrash {
     /// Whether a directory holds a crash finding (rather than one of `fathom check`).
     pub fn is_in(dir: &Path) -> bool {
-        fathom_record::Finding::kind_in(dir).as_deref() == Some(KIND)
+        fathom_record::Finding::read(dir).is_ok_and(|finding| finding.kind == KIND)
     }
 
     /// Reads the directory of a finding.

@@ -16,7 +16,7 @@ use fathom_core::{Digest, HarnessFault};
 use fathom_record::{Evidence, Finding, Observer, Progress};
 
 use super::config::CrashConfig;
-use super::finding::KIND;
+use super::finding::{KIND, disk};
 use super::judge::{Class, anonymous};
 use super::recovery::{Defect, Recovered, questions};
 
@@ -330,9 +330,7 @@ fn tell(subject: &dyn DiskFileSystem, window: &Window<'_>, sighting: &Sighting) 
         window.log().len(),
         defect.what.replace('\n', "\n  "),
     );
-    finding.evidence = vec![
-        Evidence::text("story.txt", finding.story.clone()),
-        Evidence::bytes("crash.img", image.to_vec()),
-    ];
+    finding.evidence =
+        vec![Evidence::text("story.txt", finding.story.clone()), disk("crash.img", image)];
     finding
 }

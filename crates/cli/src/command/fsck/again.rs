@@ -15,7 +15,7 @@ use crate::text::{bold, print, print_json};
 
 /// Whether a directory has a finding of `fathom fsck`.
 pub(crate) fn is_in(dir: &Path) -> bool {
-    Finding::kind_in(dir).as_deref() == Some(fathom_fsck::KIND)
+    Finding::read(dir).is_ok_and(|finding| finding.kind == fathom_fsck::KIND)
 }
 
 /// Runs the case of a finding again.

@@ -4,7 +4,7 @@
 //! order of all metadata that is a look-up: the digest of the tree without contents is that of some
 //! moment, or of none. Only if it is, contents are compared.
 
-use fathom_block::backed::{Data, Order};
+use fathom_block::backed::{Data, Makes, Order, promised};
 use fathom_core::{Difference, FsPath, Tree};
 
 use super::contents::{Contents, Span};
@@ -59,7 +59,8 @@ impl History {
     /// Every object at a moment of its own.
     fn any_moment(&self) -> View {
         let contents = Span { first: 0, last: self.last() };
-        View { moments: (self.commit..=self.last()).collect(), contents }
+        let moments = (self.commit..=self.last()).collect();
+        View { moments, contents, removals_until: 0 }
     }
 
     /// The contents that may be found with metadata of the moments that end with `metadata`.
@@ -89,7 +90,8 @@ impl History {
             if self.moments[moment].metadata != digest {
                 continue;
             }
-            let view = View { moments: vec![moment], contents: self.span(moment) };
+            let span = self.span(moment);
+            let view = View { moments: vec![moment], contents: span, removals_until: 0 };
             let broken = Assignment::check(self, &view, found, contents);
             let first = broken.into_iter().min_by_key(|broken| broken.rule)?;
             wrong.get_or_insert(first);
@@ -98,17 +100,33 @@ impl History {
     }
 
     /// One moment for all, and later ones for what was made durable by itself after it.
+    ///
+    /// Where the profile says so (`removed`), a name that was in the log and was removed may be gone although
+    /// what has it since is not there yet. A rename that replaces a file removes no name: there is no moment
+    /// without it.
     fn check_log(&self, found: &Tree, contents: &mut dyn Contents) -> Option<Option<BrokenRule>> {
         for commit in (self.commit..=self.last()).rev() {
             let later = self.logged.range(commit + 1..).copied();
             let moments: Vec<usize> = std::iter::once(commit).chain(later).collect();
             let newest = moments.iter().copied().fold(commit, usize::max);
-            let view = View { moments, contents: self.span(newest) };
+            let view = View {
+                moments,
+                contents: self.span(newest),
+                removals_until: self.removals_logged(),
+            };
             if Assignment::check(self, &view, found, contents).is_empty() {
                 return None;
             }
         }
         Some(None)
+    }
+
+    /// The newest moment whose removals the log may have.
+    fn removals_logged(&self) -> usize {
+        match promised(&self.durable_by.removed) {
+            Makes::Nothing => 0,
+            _ => self.logged.last().copied().unwrap_or(0),
+        }
     }
 
     /// The moment that a tree resembles most, and what differs.

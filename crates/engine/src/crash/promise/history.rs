@@ -133,6 +133,8 @@ pub(super) struct History {
     whole_floor: usize,
     objects: BTreeMap<Ino, DurableObject>,
     names: BTreeMap<Name, usize>,
+    /// Names of which it is durable only that they do not lead any more to what they led to.
+    vacated: BTreeSet<Name>,
     /// Objects that have been durable by name, and since when.
     pub(super) existing: BTreeMap<Ino, usize>,
     /// Moments at which one object was made durable on its own.
@@ -155,6 +157,7 @@ impl History {
             whole_floor: 0,
             objects: BTreeMap::new(),
             names: BTreeMap::new(),
+            vacated: BTreeSet::new(),
             existing: BTreeMap::new(),
             logged: BTreeSet::new(),
             replacements: Vec::new(),
@@ -169,6 +172,7 @@ impl History {
         (self.commit, self.metadata_floor, self.whole_floor) = (0, 0, 0);
         self.objects.clear();
         self.names.clear();
+        self.vacated.clear();
         self.logged.clear();
         self.replacements.clear();
         self.existing = moment.objects.keys().map(|ino| (*ino, 0)).collect();
@@ -213,6 +217,16 @@ impl History {
     /// Since when a name is durable.
     pub(super) fn name_durable(&self, name: &Name) -> usize {
         self.names.get(name).copied().unwrap_or(0).max(self.commit)
+    }
+
+    /// Since when a name is in the log, if it was made durable by itself since everything was.
+    pub(super) fn name_logged(&self, name: &Name) -> Option<usize> {
+        self.names.get(name).copied().filter(|at| *at > self.commit)
+    }
+
+    /// Whether all that is durable of a name is that another object has left it.
+    pub(super) fn is_vacated(&self, name: &Name) -> bool {
+        self.vacated.contains(name) && self.name_logged(name).is_some()
     }
 
     /// Notes the state after an operation; nothing becomes durable by that.
@@ -380,6 +394,12 @@ impl History {
         };
         let durable: Vec<(Name, usize)> =
             names.into_iter().map(|name| (name.clone(), since(&name))).collect();
+        let is_left =
+            |name: &Name| !self.newest().names.get(name).is_some_and(|to| meant(name, *to));
+        let (left, kept): (Vec<Name>, Vec<Name>) =
+            durable.iter().map(|(name, _)| name.clone()).partition(is_left);
+        self.vacated.retain(|name| !kept.contains(name));
+        self.vacated.extend(left);
         self.names.extend(durable);
     }
 

@@ -90,6 +90,9 @@ pub(super) struct View {
     pub(super) moments: Vec<usize>,
     /// The moments whose contents may be found.
     pub(super) contents: Span,
+    /// Up to this moment a log may have taken the removal of a name that was in it, without anything else
+    /// of that moment.
+    pub(super) removals_until: usize,
 }
 
 impl View {
@@ -191,8 +194,13 @@ impl<'a> Assignment<'a> {
 
     /// What a name may lead to.
     fn targets(&self, name: &Name) -> BTreeSet<Option<Ino>> {
-        let since = self.view.since(self.history.name_durable(name));
-        since.into_iter().map(|index| self.moment(index).names.get(name).copied()).collect()
+        let since = self.view.since(self.history.name_durable(name)).into_iter();
+        let target = |index: usize| self.moment(index).names.get(name).copied();
+        let logged = self.history.name_logged(name).map(|at| at..=self.view.removals_until);
+        let removed = logged.into_iter().flatten().map(target).filter(Option::is_none);
+        // What has taken a name by RENAME_EXCHANGE need not be there itself.
+        let vacated = self.history.is_vacated(name).then_some(None);
+        since.map(target).chain(removed).chain(vacated).collect()
     }
 
     /// A name that should lead to nothing.

@@ -63,6 +63,7 @@ pub(crate) const BTRFS: &str = r#"
     fsync = { is = "names", cite = "fstests generic/106, generic/321, generic/520" }
     fdatasync = { is = "data", cite = "fs/btrfs/file.c, btrfs_sync_file with datasync" }
     fsync_dir = { is = "names", cite = "fstests generic/321, generic/348" }
+    removed = { is = "log", cite = "fs/btrfs/tree-log.c, btrfs_del_dir_entries_in_log" }
 "#;
 
 /// f2fs with fsync_mode=posix: checkpoints, and roll-forward of fsynced files (fs/f2fs/recovery.c).

@@ -93,6 +93,10 @@ fn ops(command: &str) -> Vec<Op> {
             let flags = RenameFlags::empty();
             vec![Op::Rename { from: (*from).into(), to: (*to).into(), flags }]
         }
+        ["exchange", from, to] => {
+            let flags = RenameFlags::RENAME_EXCHANGE;
+            vec![Op::Rename { from: (*from).into(), to: (*to).into(), flags }]
+        }
         ["symlink", to, path] => vec![Op::Symlink { target: (*to).into(), path: (*path).into() }],
         ["unlink", path] => vec![Op::Unlink { path: (*path).into() }],
         ["fsync", path] => held(path, OpenFlags::empty(), Op::Fsync { slot: 0 }),
