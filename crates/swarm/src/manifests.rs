@@ -246,6 +246,9 @@ fn bytes(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::{Path, PathBuf};
+    use std::process::Command;
+
     use super::*;
     use crate::Tasks;
 
@@ -286,6 +289,7 @@ mod tests {
         assert_eq!(pod["containers"][0]["securityContext"]["privileged"], true);
         assert!(pod["securityContext"].is_null());
     }
+
     #[test]
     fn results_of_a_coordinator_are_kept_in_the_pod_unless_there_is_a_claim() {
         let text = "tasks = 1\n[[campaign]]\ncommand = \"check model --ops 100\"\n";
@@ -303,5 +307,73 @@ mod tests {
         let claimed = pod(&format!("{text}[kubernetes]\nresults = \"claim\"\n"));
         assert_eq!(claimed["containers"].as_array().unwrap().len(), 1);
         assert_eq!(claimed["volumes"][0]["persistentVolumeClaim"]["claimName"], "fathom-swarm");
+    }
+
+    /// Every kind of object that is made: with and without rights, with every option of a plan, for people and
+    /// for a coordinator.
+    fn all_kinds() -> Vec<Value> {
+        let limits = "[limits]\ncpus = 0.5\nmemory = \"512M\"\n";
+        let campaign = "[[campaign]]\ncommand = \"check model --ops 100\"\n";
+        let options = "[kubernetes]\nnamespace = \"swarms\"\nruntime_class = \"kata\"\n\
+            storage_class = \"fast\"\npull_policy = \"Never\"\npull_secrets = [\"secret\"]\n\
+            node_selector = { disk = \"ssd\" }\n";
+        let claim = "[kubernetes]\nresults = \"claim\"\n";
+        let counted = Counted::ByCoordinator { swarm: "abc", attempt: 2 };
+        let mut objects = Vec::new();
+        for (head, tail) in [("", ""), ("privileged = true\n", ""), ("", options), ("", claim)] {
+            let plan = Plan::parse(&format!("tasks = 1\n{head}{limits}{campaign}{tail}")).unwrap();
+            let tasks: Vec<Task> = Tasks::new(&plan).unwrap().collect();
+            let files = manifests(&plan, &tasks).into_iter();
+            objects.extend(files.map(|(_, text)| serde_json::from_str(&text).unwrap()));
+            objects.push(job(&plan, &tasks[0], counted));
+        }
+        objects
+    }
+
+    /// The validator that `cargo xtask setup kubernetes` installs, or the one that is in the path.
+    fn validator() -> Option<PathBuf> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let home = std::env::var_os("HOME").unwrap_or_default();
+        let cached = Path::new(&home).join(".cache/fathom/kubernetes-validate/bin");
+        let places = std::env::split_paths(&path).chain([cached]);
+        places.map(|place| place.join("kubernetes-validate")).find(|program| program.exists())
+    }
+
+    /// Against the schemas of all versions that the validator knows; unknown fields are errors.
+    #[test]
+    fn the_schemas_of_newer_versions_know_every_field() {
+        let Some(validator) = validator() else {
+            println!("SKIP: no kubernetes-validate (cargo xtask setup kubernetes installs it)");
+            return;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let validate = |version: &str, files: &[PathBuf]| {
+            let mut command = Command::new(&validator);
+            command.args(["-k", version, "--strict", "--quiet"]).args(files);
+            let output = command.output().unwrap();
+            let told = [output.stdout, output.stderr].concat();
+            (output.status.code(), String::from_utf8_lossy(&told).into_owned())
+        };
+        let mut files = Vec::new();
+        for (index, object) in all_kinds().iter().enumerate() {
+            files.push(dir.path().join(format!("{index}.json")));
+            std::fs::write(&files[index], text(object)).unwrap();
+        }
+        let newest = (25..).map(|minor| format!("1.{minor}.0")).map_while(|version| {
+            let (code, told) = validate(&version, &files);
+            // The first version that it does not know.
+            (code != Some(2)).then(|| assert_eq!(code, Some(0), "{version}: {told}"))?;
+            Some(version)
+        });
+        let newest = newest.last().expect("it knows 1.25");
+        println!("{} objects are valid from 1.25.0 to {newest}", files.len());
+
+        // The validator would have seen a field that does not exist.
+        let mut wrong = all_kinds()[1].clone();
+        wrong["spec"]["backofLimit"] = json!(1);
+        std::fs::write(&files[0], text(&wrong)).unwrap();
+        let (code, told) = validate(&newest, &files[..1]);
+        assert_eq!(code, Some(1), "{told}");
+        assert!(told.contains("backofLimit"), "{told}");
     }
 }

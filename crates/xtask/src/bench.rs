@@ -42,6 +42,8 @@ pub(crate) enum Name {
     Layered,
     /// 18 tasks through an engine against the same by hand; uniting results (SLURM_CONF: also on Slurm)
     Swarm,
+    /// Uniting 10,000 to 100,000 runs; a coordinator with 10,000 running tasks
+    SwarmScale,
     /// What `fathom cover` costs the traced program, against strace and bpftrace (root)
     Cover,
 }
@@ -76,6 +78,7 @@ pub(crate) fn run(name: Name) -> Result<()> {
         Name::Guest => ("fathom", "guest"),
         Name::Nfs => ("fathom", "nfs"),
         Name::Swarm => ("fathom", "swarm"),
+        Name::SwarmScale => ("fathom-swarm", "scale"),
         Name::Cover => ("fathom-trace", "cover"),
         Name::Fsck => ("fathom-fsck", "fsck"),
         Name::Linear => ("fathom-engine", "linear"),

@@ -51,6 +51,11 @@ pub(crate) enum Name {
     Suites,
     /// A swarm on a real Kubernetes cluster that loses and wins nodes
     Kubernetes,
+    /// What a task that goes wrong does to the others, with plain processes, limits and guests (root, control
+    /// groups of version 1; FATHOM_GUEST_KERNEL, SLURM_CONF, FATHOM_CLUSTER for guests, Slurm, Kubernetes)
+    Isolation,
+    /// States and partitions that eight tasks reach in the same time: one seed, seeds, everything varied
+    Diversity,
     /// 200 runs killed at random moments leave no mount, no device, no file, no process (root)
     Kills,
     /// Every checker on its first disk, so many minutes each; goes on where it was (FATHOM_GUEST_KERNEL, which
@@ -106,6 +111,8 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
             let only = ["--test", "swarm_kubernetes", "--", "--nocapture"];
             shell::run(shell::cargo().args(test).args(only))
         }
+        Name::Isolation => crate::isolation::run(&program()),
+        Name::Diversity => crate::diversity::run(&program()),
         Name::Kills => {
             let test = ["test", "--release", "--quiet", "--package", "fathom"];
             let tests = ["--test", "kills", "--test", "crash_kills", "--test", "fsck_kills"];

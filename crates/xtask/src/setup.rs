@@ -72,18 +72,29 @@ const KUBERNETES: &[Package] = &[
 /// Builds the programs of a cluster where the tests look for them; what is there is not built again.
 pub(crate) fn kubernetes() -> Result<()> {
     need(KUBERNETES)?;
+    let home = std::env::var_os("HOME").context("HOME is not set")?;
+    let cache = PathBuf::from(home).join(".cache/fathom");
     let programs = match std::env::var_os("FATHOM_KUBERNETES") {
         Some(programs) => PathBuf::from(programs),
-        None => {
-            let home =
-                std::env::var_os("HOME").context("HOME is not set: set FATHOM_KUBERNETES")?;
-            PathBuf::from(home).join(".cache/fathom/kubernetes")
-        }
+        None => cache.join("kubernetes"),
     };
+    if let Err(error) = validator(&cache.join("kubernetes-validate")) {
+        println!("setup: manifests are not validated: {error:#}");
+    }
     let script = shell::root().join("crates/swarm/kubernetes/build.sh");
     shell::run(Command::new(script).arg(&programs)).context("while building Kubernetes")?;
     println!("setup: the programs of Kubernetes are in {}", programs.display());
     Ok(())
+}
+
+/// Installs the program that validates manifests against the schemas of many versions. Debian has none; a Python
+/// package brings it, which gets an environment of its own.
+fn validator(place: &std::path::Path) -> Result<()> {
+    if place.join("bin/kubernetes-validate").exists() {
+        return Ok(());
+    }
+    shell::run(Command::new("python3").args(["-m", "venv"]).arg(place))?;
+    shell::run(Command::new(place.join("bin/pip")).args(["install", "-q", "kubernetes-validate"]))
 }
 
 /// Lists the packages whose program is missing.

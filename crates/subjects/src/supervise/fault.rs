@@ -25,6 +25,8 @@ pub(crate) enum Death {
     Thread,
     /// Memory is used without end.
     Memory,
+    /// A file in memory grows without end: pages that belong to no process.
+    MemoryFile,
     /// The call never returns.
     Hang,
     /// The harness panics.
@@ -39,11 +41,12 @@ pub(crate) enum Death {
 
 impl Death {
     /// Every death, with its name.
-    const ALL: [(&'static str, Death); 9] = [
+    const ALL: [(&'static str, Death); 10] = [
         ("dies-by-segv", Death::Segv),
         ("dies-by-kill", Death::Kill),
         ("dies-by-oops", Death::Thread),
         ("eats-memory", Death::Memory),
+        ("fills-a-memory-file", Death::MemoryFile),
         ("hangs", Death::Hang),
         ("panics", Death::Panic),
         ("crashes-the-kernel", Death::Kernel),
@@ -56,6 +59,7 @@ impl Death {
         match self {
             Death::Race => return race_is_lost(),
             Death::Mappings => scatter_memory(),
+            Death::MemoryFile => fill_memory_file(),
             _ => {}
         }
         // SAFETY: each takes numbers only; what becomes of the process is the purpose.
@@ -89,10 +93,24 @@ impl Death {
                     // If that fails the operation is executed, and the test notices.
                     let _ = std::fs::write("/proc/sysrq-trigger", "c");
                 }
-                Death::Race | Death::Mappings => {}
+                Death::Race | Death::Mappings | Death::MemoryFile => {}
             }
         }
         false
+    }
+}
+
+/// Writes to a file in memory until something ends this process, which also frees the file: it has no name.
+fn fill_memory_file() {
+    let Ok(file) = rustix::fs::memfd_create("fathom-fault", rustix::fs::MemfdFlags::CLOEXEC) else {
+        return;
+    };
+    let (mut file, piece) = (std::fs::File::from(file), vec![1u8; 1 << 20]);
+    // A machine without limits has no end either: what cannot be written is tried again.
+    loop {
+        if std::io::Write::write_all(&mut file, &piece).is_err() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 

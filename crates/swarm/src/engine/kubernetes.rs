@@ -46,6 +46,10 @@ const FETCH: Duration = Duration::from_secs(120);
 const LIVE_EVERY: Duration = Duration::from_secs(10);
 const LIVE_AT_A_TIME: usize = 4;
 
+/// Time after which a pod that Kubernetes calls not ready, although its containers run, is given up: its node does
+/// not answer. A cluster may take its time to replace such pods, or not do it at all while it doubts itself.
+const UNREADY_MAX: Duration = Duration::from_secs(20);
+
 /// Runs tasks as Jobs of Kubernetes.
 pub struct Kubernetes {
     directory: SwarmDirectory,
@@ -54,6 +58,8 @@ pub struct Kubernetes {
     client: Client,
     /// When the results of a running task were fetched last.
     fetched: BTreeMap<String, Instant>,
+    /// Since when a task is in a pod whose node does not answer.
+    unready: BTreeMap<String, Instant>,
 }
 
 /// What the cluster shows of an attempt.
@@ -65,6 +71,8 @@ enum Shown {
     Hopeless(String),
     /// The task runs in this pod.
     Running(String),
+    /// The task ran in a pod whose node does not answer any more.
+    Unready,
     /// The task is over in this pod: how, if its runner should have said nothing.
     Over(String, Reason, String),
     /// The attempt is gone with its pod.
@@ -94,6 +102,7 @@ impl Kubernetes {
             runtime,
             client,
             fetched: BTreeMap::new(),
+            unready: BTreeMap::new(),
         };
         kubernetes.try_a_task()?;
         kubernetes.delete_what_is_over()?;
@@ -243,8 +252,20 @@ impl Kubernetes {
 
     /// Turns what the cluster shows of an attempt into what the coordinator has to know.
     fn see(&mut self, name: &str, attempt: u32, shown: Shown) -> Result<Seen, SwarmError> {
+        if shown != Shown::Unready {
+            self.unready.remove(name);
+        }
         match shown {
             Shown::Waiting => Ok(Seen::Waiting),
+            Shown::Unready => {
+                let since = *self.unready.entry(name.to_owned()).or_insert_with(Instant::now);
+                if since.elapsed() < UNREADY_MAX {
+                    return Ok(Seen::Running);
+                }
+                self.unready.remove(name);
+                self.delete(name, attempt)?;
+                Ok(Seen::Gone(Reason::Lost, "its node does not answer".to_owned()))
+            }
             Shown::Hopeless(why) => Err(SwarmError::Hopeless(why)),
             Shown::Running(_) => Ok(Seen::Running),
             Shown::Over(pod, reason, why) => {
@@ -330,7 +351,11 @@ impl Engine for Kubernetes {
         running.sort();
         for (_, name, attempt, pod) in running.into_iter().take(LIVE_AT_A_TIME) {
             // A pod that is just ending hands nothing over; the next look tells what became of it.
-            let _ = self.fetch(&name, attempt, &pod);
+            let fetched = self.fetch(&name, attempt, &pod);
+            // Its end was among it: nobody will ask for it again.
+            if fetched.is_ok() && self.directory.ended(&name, attempt).is_some() {
+                self.delete(&name, attempt)?;
+            }
         }
         Ok(seen)
     }
@@ -423,7 +448,13 @@ fn shown_by_pod(pod: &Pod) -> Shown {
             )
         }
         (Some("Running"), None) if state.is_some_and(|state| state.running.is_some()) => {
-            Shown::Running(name)
+            let conditions = status.conditions.as_deref().unwrap_or_default();
+            let unready = conditions.iter().any(|now| now.type_ == "Ready" && now.status != "True");
+            // Nothing is asked of a container to be ready but to run.
+            let all_run = statuses
+                .iter()
+                .all(|status| status.state.as_ref().is_some_and(|state| state.running.is_some()));
+            if unready && all_run { Shown::Unready } else { Shown::Running(name) }
         }
         _ => Shown::Waiting,
     }
@@ -506,7 +537,10 @@ mod tests {
         assert!(matches!(shown(None, &[]), Shown::Gone(Reason::Lost, _)));
         assert_eq!(see(json!({"phase": "Pending"})), Shown::Waiting);
         let running = with_task("Running", json!({"running": {}}));
-        assert_eq!(see(running), Shown::Running("p".to_owned()));
+        assert_eq!(see(running.clone()), Shown::Running("p".to_owned()));
+        let mut lost = running;
+        lost["conditions"] = json!([{"type": "Ready", "status": "False"}]);
+        assert_eq!(see(lost), Shown::Unready);
         for (reason, code, expected) in [
             ("Completed", 0, Reason::Failed),
             ("OOMKilled", 137, Reason::Memory),

@@ -1,0 +1,393 @@
+//! `cargo xtask campaign isolation`: what a task that goes wrong does to the others.
+//!
+//! Two neighbours execute a fixed number of operations while other tasks go wrong beside them, one after the
+//! other. Their rate is compared with that beside well-behaved tasks. *Plain* is the same commands by hand,
+//! *limits* is a swarm, *guests* is a swarm whose tasks have kernels of their own. So that a fault without limits
+//! hits nobody else, the machine of local runs is a control group with little memory; where the kernel crashes, it
+//! is a guest.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use crate::shell;
+
+/// Seconds that the neighbours take with half a processor each.
+const SECONDS: f64 = 12.0;
+
+/// Time for the neighbours beside a fault; who is not there by then does not come.
+const PATIENCE: Duration = Duration::from_secs(150);
+
+/// The memory of the machine, without and with guests.
+const MACHINE_BYTES: u64 = 1 << 30;
+const MACHINE_OF_GUESTS_BYTES: u64 = 3 << 30;
+
+/// Faults with their names in the table.
+const FAULTS: [(&str, &str); 3] = [
+    ("memory hog", "check test:eats-memory-after-200"),
+    ("file in memory", "check test:fills-a-memory-file-after-200"),
+    ("kernel crash", "check test:crashes-the-kernel-after-200"),
+];
+
+/// What runs beside the neighbours when nothing goes wrong.
+const QUIET: &str = "check model --strategy walk";
+
+/// Where tasks run.
+#[derive(Clone, Debug, PartialEq)]
+enum Engine {
+    Local,
+    Slurm,
+    /// The directory of a cluster that `cluster.sh start` has made.
+    Kubernetes(PathBuf),
+}
+
+/// What keeps tasks apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Between {
+    Plain,
+    Limits,
+    Guests,
+}
+
+struct Bench<'a> {
+    program: &'a Path,
+    kernel: Option<String>,
+    dir: PathBuf,
+    runs: std::cell::Cell<u32>,
+}
+
+/// Measures the table; `FATHOM_GUEST_KERNEL` for guests, `SLURM_CONF` for Slurm, `FATHOM_CLUSTER` (the directory of
+/// `crates/swarm/kubernetes/cluster.sh`) for Kubernetes.
+pub(crate) fn run(program: &Path) -> Result<()> {
+    let kernel = std::env::var("FATHOM_GUEST_KERNEL").ok();
+    let dir = std::env::temp_dir().join(format!("fathom-isolation-{}", std::process::id()));
+    fs::create_dir_all(&dir)?;
+    let bench = Bench { program, kernel, dir, runs: std::cell::Cell::new(0) };
+    let mut engines = vec![Engine::Local];
+    if std::env::var_os("SLURM_CONF").is_some() {
+        engines.push(Engine::Slurm);
+    }
+    if let Some(cluster) = std::env::var_os("FATHOM_CLUSTER") {
+        engines.push(Engine::Kubernetes(cluster.into()));
+        bench.give_image()?;
+    }
+    println!(
+        "the rate of two tasks beside others that go wrong, relative to that beside others that do not"
+    );
+    let mut rows = Vec::new();
+    for engine in &engines {
+        for between in [Between::Plain, Between::Limits, Between::Guests] {
+            let is_there = match between {
+                Between::Plain => *engine == Engine::Local,
+                Between::Limits => true,
+                Between::Guests => bench.kernel.is_some(),
+            };
+            if is_there {
+                rows.extend(bench.column(engine, between)?);
+            }
+        }
+    }
+    println!("{}", Value::Array(rows));
+    // After a failure it stays for whoever explains it.
+    let _ = fs::remove_dir_all(&bench.dir);
+    Ok(())
+}
+
+impl Bench<'_> {
+    /// All faults for one engine and one kind of isolation.
+    fn column(&self, engine: &Engine, between: Between) -> Result<Vec<Value>> {
+        let ops = self.calibrate(between)?;
+        let quiet = self.seconds(engine, between, QUIET, ops)?;
+        let mut rows = Vec::new();
+        for (name, fault) in FAULTS {
+            let crashes_the_machine = name == "kernel crash" && between != Between::Guests;
+            let rate = match crashes_the_machine {
+                true if *engine == Engine::Local => self.in_a_guest(between, fault)?,
+                // It would be this machine.
+                true => continue,
+                false => {
+                    let beside = self.seconds(engine, between, fault, ops)?;
+                    let pairs = quiet.iter().zip(&beside);
+                    let rates = pairs.map(|(quiet, beside)| {
+                        quiet.zip(*beside).map_or(0.0, |(quiet, beside)| quiet / beside)
+                    });
+                    Some(rates.sum::<f64>() / quiet.len() as f64)
+                }
+            };
+            let told = rate.map_or("not measured".to_owned(), |rate| format!("{rate:.2}"));
+            let engine = match engine {
+                Engine::Local => "local",
+                Engine::Slurm => "slurm",
+                Engine::Kubernetes(_) => "kubernetes",
+            };
+            let between = format!("{between:?}").to_lowercase();
+            println!("{engine:10} {between:7} {name:15} {told}");
+            rows.push(json!({"engine": engine, "between": between, "fault": name, "rate": rate}));
+        }
+        Ok(rows)
+    }
+
+    fn guest(&self, between: Between) -> Option<&str> {
+        self.kernel.as_deref().filter(|_| between == Between::Guests)
+    }
+
+    /// Operations that take about [`SECONDS`] with half a processor.
+    fn calibrate(&self, between: Between) -> Result<u64> {
+        let mut command = Command::new(self.program);
+        command.args(QUIET.split(' ')).args(["--budget", "4s", "--seed", "1", "--json", "--out"]);
+        command.arg(self.next("calibration"));
+        if let Some(kernel) = self.guest(between) {
+            command.args(["--guest", kernel]);
+        }
+        let text = shell::output(&mut command)?;
+        let value: Value = serde_json::from_str(text.lines().last().unwrap_or_default())?;
+        let rate = value["ops"].as_f64().context("no operations")? / 4.0;
+        let share = if between == Between::Plain { 1.0 } else { 0.5 };
+        Ok((rate * share * SECONDS) as u64)
+    }
+
+    fn next(&self, name: &str) -> PathBuf {
+        self.runs.set(self.runs.get() + 1);
+        self.dir.join(format!("{name}-{}", self.runs.get()))
+    }
+
+    /// The seconds of the two neighbours; none for one that does not come to its end.
+    fn seconds(
+        &self,
+        engine: &Engine,
+        between: Between,
+        beside: &str,
+        ops: u64,
+    ) -> Result<Vec<Option<f64>>> {
+        let neighbours = format!("{QUIET} --ops {ops}");
+        if between == Between::Plain {
+            return self.by_hand(&neighbours, beside);
+        }
+        let first = self.swarm(engine, between, &neighbours, 2, 2)?;
+        let others = self.swarm(engine, between, &format!("{beside} --ops 1000000000"), 60, 1)?;
+        let began = Instant::now();
+        while first.neighbours().iter().any(Option::is_none) && began.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        let seconds = first.neighbours();
+        others.stop(self.program)?;
+        first.stop(self.program)?;
+        Ok(seconds)
+    }
+
+    /// Starts a swarm of tasks that do not end by themselves if they go wrong.
+    fn swarm(
+        &self,
+        engine: &Engine,
+        between: Between,
+        command: &str,
+        tasks: u32,
+        at_once: u32,
+    ) -> Result<Swarm> {
+        let out = self.next("swarm");
+        let memory = if between == Between::Guests { "700M" } else { "200M" };
+        let kernel = match (self.guest(between), engine) {
+            (None, _) => String::new(),
+            (Some(_), Engine::Kubernetes(_)) => "kernels = [\"/usr/lib/fathom/kernel\"]".to_owned(),
+            (Some(kernel), _) => format!("kernels = [\"{kernel}\"]"),
+        };
+        let text = format!(
+            "tasks = {tasks}\n[limits]\ncpus = 0.5\nmemory = \"{memory}\"\nretries = 3\n\
+             at_once = {at_once}\ntime = \"10m\"\n[[campaign]]\ncommand = \"{command}\"\n{kernel}\n\
+             [kubernetes]\npull_policy = \"Never\"\nimage = \"isolation:1\"\n"
+        );
+        let plan = out.with_extension("toml");
+        fs::write(&plan, text)?;
+        let mut swarm = match engine {
+            Engine::Local => in_machine(self.program, machine_bytes(between)),
+            Engine::Slurm => Command::new(self.program),
+            Engine::Kubernetes(cluster) => {
+                let mut run = Command::new(cluster_script());
+                run.arg("run").arg(cluster).arg(self.program);
+                run
+            }
+        };
+        let on = match engine {
+            Engine::Local => "local",
+            Engine::Slurm => "slurm",
+            Engine::Kubernetes(_) => "kubernetes",
+        };
+        swarm.arg("swarm").arg(&plan).args(["--on", on, "--out"]).arg(&out);
+        let log = fs::File::create(out.with_extension("log"))?;
+        swarm.stdout(log.try_clone()?).stderr(log);
+        Ok(Swarm { out, coordinator: swarm.spawn()? })
+    }
+
+    /// The same without a swarm: processes of one machine.
+    fn by_hand(&self, neighbours: &str, beside: &str) -> Result<Vec<Option<f64>>> {
+        let start = |words: &str, seed: u32| -> Result<Child> {
+            let mut command = in_machine(self.program, MACHINE_BYTES);
+            command.args(words.split(' ')).args(["--seed", &seed.to_string(), "--out"]);
+            command.arg(self.next("hand")).stdout(Stdio::null()).stderr(Stdio::null());
+            Ok(command.spawn()?)
+        };
+        let began = Instant::now();
+        let mut running = [start(neighbours, 1)?, start(neighbours, 2)?];
+        let mut seconds = [None; 2];
+        let mut over = [false; 2];
+        let mut other = start(&format!("{beside} --ops 1000000000"), 3)?;
+        while over.contains(&false) && began.elapsed() < PATIENCE {
+            for (index, child) in running.iter_mut().enumerate() {
+                if over[index] {
+                    continue;
+                }
+                if let Some(status) = child.try_wait()? {
+                    over[index] = true;
+                    seconds[index] = status.success().then(|| began.elapsed().as_secs_f64());
+                }
+            }
+            if other.try_wait()?.is_some() {
+                other = start(&format!("{beside} --ops 1000000000"), 3)?;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        for child in running.iter_mut().chain([&mut other]) {
+            // It may be over.
+            let _ = child.kill();
+            child.wait()?;
+        }
+        Ok(seconds.to_vec())
+    }
+
+    /// A crash of the kernel that all tasks share, which is that of a guest: whether the neighbours come to their
+    /// ends.
+    fn in_a_guest(&self, between: Between, fault: &str) -> Result<Option<f64>> {
+        let Some(kernel) = &self.kernel else { return Ok(None) };
+        let out = self.next("machine");
+        fs::create_dir_all(&out)?;
+        let (program, at) = (self.program.display(), out.display());
+        let script = match between {
+            Between::Limits => {
+                let plan = out.join("plan.toml");
+                let text = format!(
+                    "tasks = 3\n[limits]\nmemory = \"100M\"\nat_once = 3\nretries = 0\n\
+                     [[campaign]]\ncommand = \"{QUIET} --ops 300000\"\nshare = 2\n\
+                     [[campaign]]\ncommand = \"{fault} --ops 1000\"\n"
+                );
+                fs::write(&plan, text)?;
+                format!("{program} swarm {} --out {at}/swarm", plan.display())
+            }
+            _ => format!(
+                "for seed in 1 2; do {program} {QUIET} --ops 300000 --seed $seed --out {at}/$seed & done; \
+                 {program} {fault} --ops 1000 --seed 3 --out {at}/3; wait"
+            ),
+        };
+        let mut guest = Command::new(self.program);
+        guest.args(["guest", "run", kernel, "--memory", "600", "--deadline", "100s", "--writable"]);
+        guest.arg(&out).args(["--", "sh", "-c", &script]);
+        let output = guest.output()?;
+        let complete = count_complete(&out);
+        if complete == 0 && !has_run(&out) {
+            bail!("nothing ran in the guest: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(Some(complete as f64 / 2.0))
+    }
+
+    /// Gives the nodes of a cluster an image with the program and the kernel.
+    fn give_image(&self) -> Result<()> {
+        let archive = self.dir.join("isolation.tar");
+        let mut image = Command::new(self.program);
+        image.args(["swarm", "image", "--tag", "isolation:1", "-o"]).arg(&archive);
+        if let Some(kernel) = &self.kernel {
+            image.args(["--kernel", kernel]);
+        }
+        shell::run(image.stdout(Stdio::null()))?;
+        let cluster = std::env::var_os("FATHOM_CLUSTER").context("FATHOM_CLUSTER")?;
+        shell::run(Command::new(cluster_script()).arg("image").arg(cluster).arg(&archive))
+    }
+}
+
+fn cluster_script() -> PathBuf {
+    shell::root().join("crates/swarm/kubernetes/cluster.sh")
+}
+
+fn machine_bytes(between: Between) -> u64 {
+    if between == Between::Guests { MACHINE_OF_GUESTS_BYTES } else { MACHINE_BYTES }
+}
+
+/// A program in a control group that plays the machine. The group stays: it is empty when its members are gone.
+fn in_machine(program: &Path, bytes: u64) -> Command {
+    let group = format!("/sys/fs/cgroup/memory/fathom-machine-{}", bytes >> 20);
+    let enter = format!(
+        "mkdir -p {group} && echo {bytes} > {group}/memory.limit_in_bytes && \
+         echo $$ > {group}/cgroup.procs && exec \"$@\""
+    );
+    let mut command = Command::new("sh");
+    command.args(["-c", &enter, "sh"]).arg(program);
+    command
+}
+
+/// Run directories below this one.
+fn runs(out: &Path) -> Vec<Value> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(out).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            found.extend(runs(&entry.path()));
+        } else if entry.file_name() == "run.json" {
+            let text = fs::read_to_string(entry.path()).unwrap_or_default();
+            found.extend(serde_json::from_str::<Value>(&text));
+        }
+    }
+    found
+}
+
+fn has_run(out: &Path) -> bool {
+    !runs(out).is_empty()
+}
+
+fn count_complete(out: &Path) -> usize {
+    let is_neighbour = |run: &&Value| run["subject"] == "model" && run["complete"] == true;
+    runs(out).iter().filter(is_neighbour).count()
+}
+
+/// A swarm that runs.
+struct Swarm {
+    out: PathBuf,
+    coordinator: Child,
+}
+
+impl Swarm {
+    /// The seconds of its tasks, all attempts of each together; none for one that is not done.
+    fn neighbours(&self) -> Vec<Option<f64>> {
+        let tasks = fs::read_dir(self.out.join("tasks")).into_iter().flatten().flatten();
+        let mut seconds: Vec<Option<f64>> = tasks.map(|task| done_after(&task.path())).collect();
+        seconds.resize(2, None);
+        seconds
+    }
+
+    fn stop(mut self, program: &Path) -> Result<()> {
+        let mut stop = Command::new(program);
+        stop.args(["swarm", "stop", "--out"]).arg(&self.out);
+        // It may be over.
+        let _ = stop.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let began = Instant::now();
+        while self.coordinator.try_wait()?.is_none() {
+            if began.elapsed() > Duration::from_secs(60) {
+                self.coordinator.kill()?;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
+    }
+}
+
+/// The seconds until a task was done.
+fn done_after(task: &Path) -> Option<f64> {
+    let (mut seconds, mut done) = (0.0, false);
+    for attempt in fs::read_dir(task).ok()?.flatten() {
+        let Ok(text) = fs::read_to_string(attempt.path().join("ended.json")) else { continue };
+        let ended: Value = serde_json::from_str(&text).ok()?;
+        seconds += ended["seconds"].as_f64()?;
+        done |= ended["reason"] == "done";
+    }
+    done.then_some(seconds)
+}
