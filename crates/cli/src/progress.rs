@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result};
+use fathom_core::partition::Coverage;
 use fathom_record::run::{Kind, Run};
 use fathom_record::{
     Finding, KNOWN_FILE, Kept, Known, Observer, Progress, RunDirectory, STATES_FILE, VisitedStates,
@@ -12,6 +13,7 @@ use fathom_record::{
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::command::Ending;
+use crate::cover::own::LiveCoverage;
 use crate::execution;
 use crate::supervise::output::shown;
 use crate::supervise::worker;
@@ -39,6 +41,7 @@ impl KnownArgs {
 pub(crate) struct RunObserver {
     bar: ProgressBar,
     directory: RunDirectory,
+    coverage: Option<LiveCoverage>,
     /// Machines read the output: only one value may appear on it.
     json: bool,
     /// Ids that were told in full or by name.
@@ -64,7 +67,7 @@ impl RunObserver {
         let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(1000) };
         bar.set_style(ProgressStyle::with_template("{spinner} {msg}").expect("constant"));
         let (told, notes) = (BTreeSet::new(), Vec::new());
-        Ok(RunObserver { bar, directory, json, told, notes, seen_at: None })
+        Ok(RunObserver { bar, directory, coverage: None, json, told, notes, seen_at: None })
     }
 
     /// Counts findings that are known to this run alone: see [`RunDirectory::subtract`].
@@ -75,6 +78,11 @@ impl RunObserver {
     /// Keeps the states that the run visits: see [`RunDirectory::keep_states`].
     pub(crate) fn keep_states(&mut self, space: &str, states: &VisitedStates) {
         self.directory.keep_states(space, states);
+    }
+
+    /// Writes what the run has exercised while it goes on.
+    pub(crate) fn keep_coverage(&mut self, coverage: LiveCoverage) {
+        self.coverage = Some(coverage);
     }
 
     /// The run so far.
@@ -220,6 +228,12 @@ impl Observer for RunObserver {
         match worker::wants_the_end() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
+        }
+    }
+
+    fn coverage(&mut self, coverage: &dyn Fn() -> Coverage) {
+        if let Some(live) = &mut self.coverage {
+            live.write_sometimes(coverage);
         }
     }
 

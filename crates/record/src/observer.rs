@@ -3,6 +3,8 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use fathom_core::partition::Coverage;
+
 use crate::Finding;
 
 /// Where a run is.
@@ -30,6 +32,10 @@ impl Progress {
 pub trait Observer {
     /// Called a few times per second; `Break` ends the run, with everything that it has.
     fn progress(&mut self, progress: &Progress) -> ControlFlow<()>;
+
+    /// Called beside [`Observer::progress`] by runs that count what they exercise. Working `coverage` out takes
+    /// milliseconds: an observer asks for it when it writes it, not each time.
+    fn coverage(&mut self, _coverage: &dyn Fn() -> Coverage) {}
 
     /// Something that a reader should know, and that is no finding.
     fn note(&mut self, _note: &str) {}

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::Ending;
 use crate::args::CheckArgs;
 use crate::campaign::run_check;
-use crate::cover::own::{self, Files};
+use crate::cover::own::{self, Files, LiveCoverage};
 use crate::execution::{self, Execution};
 use crate::plan::{self, CheckPlan};
 use crate::progress::{RunObserver, started};
@@ -41,6 +41,8 @@ pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
     run.version = version(&checked);
     let mut observer = RunObserver::start(out, run, &args.known, json)?;
     observer.keep_states("trees", &checked.plan.states);
+    let title = format!("fathom check {} (seed {})", checked.spec, checked.plan.seed);
+    observer.keep_coverage(LiveCoverage::start(out, title.clone()));
     for note in &checked.notes {
         observer.note(note);
     }
@@ -50,8 +52,7 @@ pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
     };
     report.stats.elapsed = worker::elapsed(report.stats.elapsed);
     report.stopped &= worker::is_interrupted();
-    let title = format!("fathom check {} (seed {})", checked.spec, checked.plan.seed);
-    let coverage = own::report(&report.coverage, &title, report.stats.elapsed.as_secs_f64());
+    let coverage = own::final_report(&report.coverage, &title, report.stats.elapsed.as_secs_f64());
     files.write_or_say(&coverage);
     let ending = observer.finish(|run| describe(run, &report))?;
     if report.stats.ops == 0 && ending == Ending::Clean && worker::is_first_guest() {

@@ -3,9 +3,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use fathom_core::partition::Granularity;
+use fathom_core::partition::{Coverage, Granularity};
 use fathom_engine::OpCoverage;
 use fathom_record::coverage::{CallReport, Report, Tally};
 use fathom_report::cover::text::share;
@@ -23,8 +24,53 @@ const LIMIT: &str =
     "calls of the harness itself: only operations of the workload count, not walks and mounts";
 
 /// Where the coverage of a run goes; known to be writable before the run starts.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Files(Vec<PathBuf>);
+
+/// Shortest time between two reports of a run that goes on. Of a run that is killed the last one stays.
+const WRITE_EVERY: Duration = Duration::from_secs(2);
+
+/// Working reports out may take this part of the time of a run.
+const WRITE_SHARE: u32 = 100;
+
+/// Writes the coverage of a run while it goes on.
+#[derive(Debug)]
+pub(crate) struct LiveCoverage {
+    path: PathBuf,
+    title: String,
+    began: Instant,
+    written: Instant,
+    pause: Duration,
+}
+
+impl LiveCoverage {
+    /// In the directory of the run. The report of an earlier one goes: it is not about this run.
+    pub(crate) fn start(out: &Path, title: String) -> LiveCoverage {
+        let path = out.join(FILE);
+        // There may be none.
+        let _ = fs::remove_file(&path);
+        let now = Instant::now();
+        LiveCoverage { path, title, began: now, written: now, pause: WRITE_EVERY }
+    }
+
+    /// Writes a report if the last one is old.
+    pub(crate) fn write_sometimes(&mut self, coverage: &dyn Fn() -> Coverage) {
+        if self.written.elapsed() < self.pause {
+            return;
+        }
+        let began = Instant::now();
+        let report = report(&coverage(), &self.title, self.began.elapsed().as_secs_f64());
+        // Whoever unites results meanwhile sees all of a report. That it cannot be written is told at the end.
+        let new = self.path.with_extension("json.new");
+        if let Ok(text) = serde_json::to_vec(&report)
+            && fs::write(&new, text).is_ok()
+        {
+            let _ = fs::rename(&new, &self.path);
+        }
+        self.written = Instant::now();
+        self.pause = WRITE_EVERY.max(began.elapsed() * WRITE_SHARE);
+    }
+}
 
 impl Files {
     /// [`FILE`] in the directory of the run, and perhaps another one.
@@ -61,10 +107,13 @@ impl Files {
     }
 }
 
-/// The report of a run.
-pub(crate) fn report(coverage: &OpCoverage, title: &str, seconds: f64) -> Report {
-    let partitions = coverage.partitions(Granularity::Powers);
-    let mut report = of_coverage(&partitions, title, &Unreachable::standard());
+/// The report of a run that is over.
+pub(crate) fn final_report(coverage: &OpCoverage, title: &str, seconds: f64) -> Report {
+    report(&coverage.partitions(Granularity::Powers), title, seconds)
+}
+
+fn report(partitions: &Coverage, title: &str, seconds: f64) -> Report {
+    let mut report = of_coverage(partitions, title, &Unreachable::standard());
     report.tracer = "none: operations are counted as they are executed".to_owned();
     report.limits = vec![LIMIT.to_owned()];
     report.seconds = seconds;

@@ -27,6 +27,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fathom_core::partition::Granularity;
 use fathom_core::{Capability, HarnessFault, Op, RestoreMethod, Supervision, Testbed, Violation};
 use fathom_record::{Observer, Progress, VisitedStates};
 
@@ -595,6 +596,8 @@ impl Campaign<'_, '_> {
             self.over = true;
             self.stopped = true;
         }
+        let coverage = &self.coverage;
+        self.observer.coverage(&|| coverage.partitions(Granularity::Powers));
     }
 
     /// Tells the findings that were seen again since they were told.

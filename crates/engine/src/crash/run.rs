@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fathom_block::disks::{MemoCounts, PruneCounts};
 use fathom_block::{DiskFileSystem, Level};
+use fathom_core::partition::Granularity;
 use fathom_core::{HarnessFault, Supervision};
 use fathom_record::{Variant, VisitedStates};
 use serde::{Deserialize, Serialize};
@@ -359,6 +360,8 @@ impl Observer for Watcher<'_, '_> {
         if asked || self.plan.stop_at_first && self.told.values().any(|told| told.news) {
             return ControlFlow::Break(());
         }
+        let ledger = &self.system.ledger;
+        self.observer.coverage(&|| ledger.recorded().partitions(Granularity::Powers));
         self.observer.progress(&progress(self.system, self.plan, search))
     }
 

@@ -22,7 +22,7 @@ use serde_json::json;
 
 use super::Ending;
 use crate::args::{CrashArgs, CrashCommand};
-use crate::cover::own::{self, Files};
+use crate::cover::own::{self, Files, LiveCoverage};
 use crate::progress::RunObserver;
 use crate::supervise::worker::{self, About};
 use crate::text::{print, print_json};
@@ -113,8 +113,12 @@ fn asked(args: &CrashArgs) -> Asked<'_> {
 
 /// What the workloads have exercised.
 fn coverage(subject: &dyn DiskFileSystem, report: &CrashReport) -> Report {
-    let title = format!("fathom crash {}", subject.name());
-    own::report(&report.coverage, &title, report.search.elapsed.as_secs_f64())
+    let seconds = report.search.elapsed.as_secs_f64();
+    own::final_report(&report.coverage, &title(subject), seconds)
+}
+
+fn title(subject: &dyn DiskFileSystem) -> String {
+    format!("fathom crash {}", subject.name())
 }
 
 /// Runs whose states are identified in the same way.
@@ -148,6 +152,7 @@ pub(crate) fn check(
     let mut observer = RunObserver::start(out, run_of(subject, plan), &args.known, json)?;
     observer.subtract(without_mutant);
     observer.keep_states(&states_space(subject, plan), &plan.states);
+    observer.keep_coverage(LiveCoverage::start(out, title(subject)));
     let checked = match source.workloads(subject)? {
         None => crash::crash(subject, plan, &mut observer),
         Some(mut workloads) => {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use fathom_core::{Activity, Violation};
-use fathom_record::{Evidence, Finding, Kept, Known, Run, RunDirectory};
+use fathom_record::{Evidence, Finding, Kept, Known, Run, RunDirectory, STATES_FILE, Sketch};
 use fathom_subjects::supervise::LaneState;
 use serde_json::{Value, json};
 
@@ -31,6 +31,8 @@ pub(super) struct Deaths<'a> {
     findings: Vec<Finding>,
     /// What guests that died had recorded themselves.
     earlier: Vec<Run>,
+    /// The states that they had visited.
+    earlier_states: Option<(String, Sketch)>,
     /// How many guests died.
     count: u64,
 }
@@ -42,7 +44,8 @@ impl<'a> Deaths<'a> {
             Some(Command::Crash(args)) => Known::read(&args.known.path())?,
             _ => Known::default(),
         };
-        Ok(Deaths { cli, out, known, findings: Vec::new(), earlier: Vec::new(), count: 0 })
+        let (findings, earlier, earlier_states) = (Vec::new(), Vec::new(), None);
+        Ok(Deaths { cli, out, known, findings, earlier, earlier_states, count: 0 })
     }
 
     /// Records a death at once, runs it again in fresh guests if it is new, and tells it.
@@ -59,6 +62,7 @@ impl<'a> Deaths<'a> {
         let first = dead.finding(&violation)?;
         let run = Run::read(&self.out.join(RUN)).ok();
         self.earlier.extend(run.clone());
+        self.earlier_states = self.states();
         let seen = self.findings.iter().position(|known| known.signature == first.signature);
         let finding = match seen {
             Some(at) => {
@@ -263,8 +267,29 @@ impl<'a> Deaths<'a> {
         format!("{before}{}\n", Value::Object(value))
     }
 
+    /// The states of all guests until now; each removes the file of the one before.
+    fn states(&self) -> Option<(String, Sketch)> {
+        let left = std::fs::read(self.out.join(STATES_FILE)).ok();
+        let left = left.and_then(|bytes| Sketch::decode(&bytes).ok());
+        match (self.earlier_states.clone(), left) {
+            (Some((space, mut states)), Some((_, last))) => {
+                states.unite(&last);
+                Some((space, states))
+            }
+            (earlier, left) => earlier.or(left),
+        }
+    }
+
+    /// Puts the states of all guests into the file of the last one.
+    fn merge_states(&self) {
+        let Some((space, states)) = self.states() else { return };
+        // What was found matters more: that nobody can unite its states is no reason to complain.
+        let _ = std::fs::write(self.out.join(STATES_FILE), states.encode(&space));
+    }
+
     /// Puts what all guests found into the last `run.json`.
     fn merge(&self, stop: Option<&str>, operations: u64) {
+        self.merge_states();
         let Ok(mut run) = Run::read(&self.out.join(RUN)) else { return };
         for page in self.earlier.iter().flat_map(|run| &run.findings) {
             if run.findings.iter().all(|known| known.id != page.id) {
