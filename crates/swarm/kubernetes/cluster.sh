@@ -70,6 +70,7 @@ control_plane() {
     wait_for 90 "the API server" asked /readyz
     "$programs/kube-controller-manager" --kubeconfig="$dir/admin.kubeconfig" --port=0 \
         --leader-elect=false --service-account-private-key-file="$dir/accounts.key" \
+        --root-ca-file="$dir/certificates/apiserver.crt" \
         --node-monitor-period=2s --node-monitor-grace-period=16s \
         > "$dir/log/controller-manager" 2>&1 &
     "$programs/kube-scheduler" --kubeconfig="$dir/admin.kubeconfig" --port=0 \
