@@ -225,10 +225,14 @@ fn a_task_without_memory_or_time_is_named(cluster: &Cluster, dir: &Path) {
             .fathom(&["swarm", &plan, "--on", "kubernetes", "--out", reason, "--json"], dir)
             .output()
             .unwrap();
-        assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+        // If the kernel ends the worker and not its supervisor, the death is a finding as well.
+        let code = output.status.code();
+        assert!(code == Some(2) || code == Some(1) && reason == "memory", "{}", told(&output));
         assert_eq!(reasons(&dir.join(reason)), vec![Value::from(reason); 6]);
-        // What each had done until then is here.
-        assert!(result(reason, dir)["operations"].as_u64().unwrap() > 0);
+        // What each had left until then is here.
+        let left = result(reason, dir);
+        assert_eq!(left["runs"], 6);
+        assert!(reason == "memory" || left["operations"].as_u64().unwrap() > 0, "{left}");
         assert_eq!(cluster.jobs(), Vec::<String>::new());
     }
 }
