@@ -3,6 +3,7 @@
 //!
 //! `FATHOM_BENCH_PAIRS` (5) pairs of each; Slurm if `SLURM_CONF` names a cluster; a guest if
 //! `FATHOM_GUEST_KERNEL` names a kernel and this is root. `FATHOM_BENCH_RUNS` (3000) synthetic runs are united.
+//! `FATHOM_BENCH_PARTS` (local,slurm,guest,merge) measures some of it only; what was not measured is null.
 
 use std::fs;
 use std::path::Path;
@@ -20,27 +21,32 @@ const TASKS: usize = 18;
 
 fn main() {
     let pairs = number("FATHOM_BENCH_PAIRS", 5);
+    let parts = std::env::var("FATHOM_BENCH_PARTS");
+    let parts = parts.unwrap_or_else(|_| "local,slurm,guest,merge".to_owned());
+    let is_wanted = |part: &str| parts.split(',').any(|wanted| wanted == part);
     let dir = tempfile::tempdir().expect("a directory");
     let plan = philosophers(dir.path());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     println!(
         "{TASKS} tasks of philosophers, {pairs} pairs, seconds by hand and through the engine"
     );
-    let local = overhead(dir.path(), &plan, "local", cores, pairs);
-    let slurm = std::env::var_os("SLURM_CONF").map(|_| {
-        // Three nodes with all cores of this machine each.
-        overhead(dir.path(), &plan, "slurm", cores * 3, pairs)
+    let local = is_wanted("local").then(|| overhead(dir.path(), &plan, "local", cores, pairs));
+    let has_slurm = is_wanted("slurm") && std::env::var_os("SLURM_CONF").is_some();
+    // Three nodes with all cores of this machine each.
+    let slurm = has_slurm.then(|| overhead(dir.path(), &plan, "slurm", cores * 3, pairs));
+    let guest = is_wanted("guest").then(|| guest_vs_plain(dir.path())).flatten();
+    let merged = is_wanted("merge").then(|| {
+        let (rate, seconds, memory) = merge_rate(dir.path(), number("FATHOM_BENCH_RUNS", 3000));
+        println!("uniting: {rate:.0} runs/s, {seconds:.2} s, {} MiB", memory >> 20);
+        (rate, seconds, memory >> 20)
     });
-    let guest = guest_vs_plain(dir.path());
-    let (rate, seconds, memory) = merge_rate(dir.path(), number("FATHOM_BENCH_RUNS", 3000));
-    println!("uniting: {rate:.0} runs/s, {seconds:.2} s, {} MiB", memory >> 20);
     let result = json!({
         "engine_overhead_local": local,
         "engine_overhead_slurm": slurm,
         "guest_vs_plain": guest,
-        "merge_runs_per_s": rate,
-        "merge_seconds": seconds,
-        "merge_memory_mib": memory >> 20,
+        "merge_runs_per_s": merged.map(|(rate, ..)| rate),
+        "merge_seconds": merged.map(|(_, seconds, _)| seconds),
+        "merge_memory_mib": merged.map(|(.., memory)| memory),
     });
     println!("{result}");
 }

@@ -241,6 +241,39 @@ fn what_cannot_work_is_refused_before_anything_is_made() {
     assert!(!dir.path().join("swarm").exists());
 }
 
+/// A directory without room, which is a small file system in memory: a swarm that cannot be written is not there
+/// afterwards, one that has no room later ends with a clear message, and goes on once there is room.
+#[test]
+fn a_full_directory_starts_nothing_and_loses_nothing() {
+    let dir = scratch();
+    let plan = plan(dir.path(), BUGGY);
+    let program = env!("CARGO_BIN_EXE_fathom");
+    let script = format!(
+        "mkdir full && mount -t tmpfs -o size=64k none full || {{ echo no rights; exit; }}
+        head -c 64k /dev/zero > full/rest
+        {program} swarm {plan} --out full/swarm; echo code $?; ls full
+        rm full/rest
+        {program} swarm {plan} --out full/swarm; echo code $?
+        mount -o remount,size=16m full
+        {program} swarm resume --out full/swarm; echo code $?"
+    );
+    let mut alone = std::process::Command::new("unshare");
+    alone.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script]);
+    let Ok(output) = alone.current_dir(dir.path()).env("NO_COLOR", "1").output() else {
+        println!("SKIP a full directory: no unshare");
+        return;
+    };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    if out.is_empty() || out.starts_with("no rights") {
+        println!("SKIP a full directory: nothing can be mounted here: {err}");
+        return;
+    }
+    assert!(out.starts_with("code 2\nrest\ncode 2\n"), "{out} {err}");
+    assert!(err.matches("No space left on device").count() >= 2, "{err}");
+    assert!(out.contains("6 of 6 tasks over") && out.ends_with("code 1\n"), "{out} {err}");
+}
+
 #[test]
 fn manifests_and_an_image_are_written() {
     let dir = scratch();

@@ -180,9 +180,8 @@ fn coordinator(path: &Path) -> Value {
     let text = format!("tasks = {tasks}\n[[campaign]]\ncommand = \"check model --ops 10\"\n");
     let plan = Plan::parse(&text).expect("a plan");
     let directory = SwarmDirectory::new(path);
-    directory.create(&plan, "endless").expect("a swarm");
-    let made = Tasks::new(&plan).expect("tasks");
-    directory.add_tasks(|_| made.collect()).expect("tasks");
+    let made: Vec<_> = Tasks::new(&plan).expect("tasks").collect();
+    directory.create(&plan, "endless", &made).expect("a swarm");
     let (asked, measured) = (Cell::new(0), Cell::new(None));
     let engine = Endless {
         directory: directory.clone(),

@@ -70,6 +70,7 @@ control_plane() {
     wait_for 90 "the API server" asked /readyz
     "$programs/kube-controller-manager" --kubeconfig="$dir/admin.kubeconfig" --port=0 \
         --leader-elect=false --service-account-private-key-file="$dir/accounts.key" \
+        --root-ca-file="$dir/certificates/apiserver.crt" \
         --node-monitor-period=2s --node-monitor-grace-period=16s \
         > "$dir/log/controller-manager" 2>&1 &
     "$programs/kube-scheduler" --kubeconfig="$dir/admin.kubeconfig" --port=0 \
@@ -177,7 +178,8 @@ start_node() {
     inside ip link set "to-$name" master br0 up
 }
 
-first_process() { pgrep -f "^/bin/sh $self node-inside $dir $programs $1\$" | tail -n 1 | grep .; }
+# The oldest: a shell that is about to start a program has the same words for a moment.
+first_process() { pgrep -o -f "^/bin/sh $self node-inside $dir $programs $1\$"; }
 
 case $action in
 start)
@@ -197,7 +199,7 @@ start)
     setsid unshare --net --pid --mount --fork --kill-child --mount-proc \
         "$self" control-plane-inside "$dir" "$programs" > "$dir/log/control-plane" 2>&1 < /dev/null &
     wait_for 10 "the first process" pgrep -f "^/bin/sh $self control-plane-inside $dir $programs\$"
-    pgrep -f "^/bin/sh $self control-plane-inside $dir $programs\$" | tail -n 1 > "$dir/pid"
+    pgrep -o -f "^/bin/sh $self control-plane-inside $dir $programs\$" > "$dir/pid"
     wait_for 120 "the control plane" test -e "$dir/up"
     for n in $(seq 1 "$nodes"); do start_node "n$n"; done
     for n in $(seq 1 "$nodes"); do "$self" ready "$dir" "n$n"; done

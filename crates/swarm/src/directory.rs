@@ -102,11 +102,11 @@ impl SwarmDirectory {
         self.path.join("swarm.json").exists()
     }
 
-    /// Makes the directory of a new swarm: the plan last, so that what is there is whole.
+    /// Makes the directory of a new swarm with its first tasks. If that fails half way, nothing of it is left.
     ///
     /// # Errors
     /// If there is one already, or nothing can be written.
-    pub fn create(&self, plan: &Plan, engine: &str) -> Result<(), SwarmError> {
+    pub fn create(&self, plan: &Plan, engine: &str, tasks: &[Task]) -> Result<(), SwarmError> {
         if self.exists() {
             return Err(SwarmError::Other(format!(
                 "{}: there is a swarm already: `fathom swarm resume --out {0}` goes on with it, or give \
@@ -114,8 +114,25 @@ impl SwarmDirectory {
                 self.path.display()
             )));
         }
+        let was_there = self.path.exists();
+        let made = self.make(plan, engine, tasks);
+        if made.is_err() {
+            // What cannot be removed is no swarm either: what makes it one is written last.
+            let _ = match was_there {
+                true => {
+                    let files = ["tasks.jsonl", "plan.toml", "swarm.json"];
+                    files.into_iter().for_each(|name| drop(fs::remove_file(self.path.join(name))));
+                    fs::remove_dir(self.path.join("tasks"))
+                }
+                false => fs::remove_dir_all(&self.path),
+            };
+        }
+        made
+    }
+
+    fn make(&self, plan: &Plan, engine: &str, tasks: &[Task]) -> Result<(), SwarmError> {
         fs::create_dir_all(self.path.join("tasks")).map_err(|e| self.failed("make it", e))?;
-        self.write("tasks.jsonl", b"")?;
+        self.write("tasks.jsonl", lines(tasks.iter()).as_bytes())?;
         self.write("plan.toml", plan.to_toml().as_bytes())?;
         self.write_state(&SwarmState {
             format: 1,
@@ -206,12 +223,7 @@ impl SwarmDirectory {
         let tasks = self.tasks()?;
         let made = make(&tasks);
         // Whole anew: a line that was cut off would swallow the next one.
-        let mut text = String::new();
-        for task in tasks.iter().chain(&made) {
-            text.push_str(&serde_json::to_string(task).unwrap_or_default());
-            text.push('\n');
-        }
-        self.write("tasks.jsonl", text.as_bytes())?;
+        self.write("tasks.jsonl", lines(tasks.iter().chain(&made)).as_bytes())?;
         Ok(made)
     }
 
@@ -317,6 +329,11 @@ impl SwarmDirectory {
         let lines = BufReader::new(file).lines().map_while(Result::ok);
         lines.filter_map(|line| serde_json::from_str(&line).ok()).collect()
     }
+}
+
+/// Tasks as they are written, one per line.
+fn lines<'a>(tasks: impl Iterator<Item = &'a Task>) -> String {
+    tasks.map(|task| serde_json::to_string(task).unwrap_or_default() + "\n").collect()
 }
 
 /// Now, in milliseconds since 1970.

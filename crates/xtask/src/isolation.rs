@@ -60,9 +60,30 @@ struct Bench<'a> {
     runs: std::cell::Cell<u32>,
 }
 
+impl Engine {
+    fn name(&self) -> &'static str {
+        match self {
+            Engine::Local => "local",
+            Engine::Slurm => "slurm",
+            Engine::Kubernetes(_) => "kubernetes",
+        }
+    }
+}
+
+impl Between {
+    fn name(self) -> &'static str {
+        match self {
+            Between::Plain => "plain",
+            Between::Limits => "limits",
+            Between::Guests => "guests",
+        }
+    }
+}
+
 /// Measures the table; `FATHOM_GUEST_KERNEL` for guests, `SLURM_CONF` for Slurm, `FATHOM_CLUSTER` (the directory of
-/// `crates/swarm/kubernetes/cluster.sh`) for Kubernetes.
-pub(crate) fn run(program: &Path) -> Result<()> {
+/// `crates/swarm/kubernetes/cluster.sh`) for Kubernetes. With `only` (`local`, `guests`, `slurm-limits`) a part of
+/// it, so that no part needs the machine for long.
+pub(crate) fn run(program: &Path, only: &[String]) -> Result<()> {
     let kernel = std::env::var("FATHOM_GUEST_KERNEL").ok();
     let dir = std::env::temp_dir().join(format!("fathom-isolation-{}", std::process::id()));
     fs::create_dir_all(&dir)?;
@@ -73,8 +94,13 @@ pub(crate) fn run(program: &Path) -> Result<()> {
     }
     if let Some(cluster) = std::env::var_os("FATHOM_CLUSTER") {
         engines.push(Engine::Kubernetes(cluster.into()));
-        bench.give_image()?;
     }
+    let is_wanted = |engine: &Engine, between: Between| {
+        let names =
+            [engine.name(), between.name(), &format!("{}-{}", engine.name(), between.name())];
+        only.is_empty() || only.iter().any(|only| names.contains(&only.as_str()))
+    };
+    let mut has_image = false;
     println!(
         "the rate of two tasks beside others that go wrong, relative to that beside others that do not"
     );
@@ -86,9 +112,14 @@ pub(crate) fn run(program: &Path) -> Result<()> {
                 Between::Limits => true,
                 Between::Guests => bench.kernel.is_some(),
             };
-            if is_there {
-                rows.extend(bench.column(engine, between)?);
+            if !is_there || !is_wanted(engine, between) {
+                continue;
             }
+            if matches!(engine, Engine::Kubernetes(_)) && !has_image {
+                bench.give_image()?;
+                has_image = true;
+            }
+            rows.extend(bench.column(engine, between)?);
         }
     }
     println!("{}", Value::Array(rows));
@@ -119,12 +150,7 @@ impl Bench<'_> {
                 }
             };
             let told = rate.map_or("not measured".to_owned(), |rate| format!("{rate:.2}"));
-            let engine = match engine {
-                Engine::Local => "local",
-                Engine::Slurm => "slurm",
-                Engine::Kubernetes(_) => "kubernetes",
-            };
-            let between = format!("{between:?}").to_lowercase();
+            let (engine, between) = (engine.name(), between.name());
             println!("{engine:10} {between:7} {name:15} {told}");
             rows.push(json!({"engine": engine, "between": between, "fault": name, "rate": rate}));
         }
@@ -211,12 +237,7 @@ impl Bench<'_> {
                 run
             }
         };
-        let on = match engine {
-            Engine::Local => "local",
-            Engine::Slurm => "slurm",
-            Engine::Kubernetes(_) => "kubernetes",
-        };
-        swarm.arg("swarm").arg(&plan).args(["--on", on, "--out"]).arg(&out);
+        swarm.arg("swarm").arg(&plan).args(["--on", engine.name(), "--out"]).arg(&out);
         let log = fs::File::create(out.with_extension("log"))?;
         swarm.stdout(log.try_clone()?).stderr(log);
         Ok(Swarm { out, coordinator: swarm.spawn()? })

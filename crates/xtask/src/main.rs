@@ -74,7 +74,7 @@ enum Task {
         /// Of `hunt`: the kernel for what needs a guest
         #[arg(long, value_name = "KERNEL")]
         guest: Option<String>,
-        /// Of `hunt`, `fsck` and those in guests: only these rows
+        /// Of `hunt`, `fsck`, `isolation` and those in guests: only these rows
         #[arg(long, value_name = "ROW")]
         only: Vec<String>,
         /// Of those in guests: so many pieces of a minute at once
@@ -114,6 +114,9 @@ fn main() -> ExitCode {
         Task::Campaign { name: campaign::Name::Ace2, minutes, only, jobs, .. } => {
             let plan = guest_campaign::Plan { minutes, only: &only, jobs };
             campaign::built_program().and_then(|program| ace2::run(&program, plan))
+        }
+        Task::Campaign { name: campaign::Name::Isolation, only, .. } => {
+            campaign::built_program().and_then(|program| isolation::run(&program, &only))
         }
         Task::Campaign { name, minutes, .. } => campaign::run(name, minutes),
     };

@@ -45,6 +45,7 @@ const PACKAGES: &[Package] = &[
     ("slurmd", "slurmd", "swarms on Slurm are not tested"),
     ("sbatch", "slurm-client", "swarms on Slurm are not tested"),
     ("munged", "munge", "swarms on Slurm are not tested"),
+    ("chromium", "chromium", "the page of a swarm is not looked at in a browser"),
     (LIBCLANG, "libclang-dev", "littlefs in C is not built and not tested"),
 ];
 
@@ -63,6 +64,7 @@ const KUBERNETES: &[Package] = &[
     ("curl", "curl", "no cluster is started"),
     ("openssl", "openssl", "no cluster is started"),
     ("ip", "iproute2", "no cluster is started"),
+    ("kubectl", "kubernetes-client", "printed manifests are not applied"),
     ("etcd", "etcd-server", "no cluster is started"),
     ("containerd", "containerd", "no cluster is started"),
     ("runc", "runc", "no cluster is started"),

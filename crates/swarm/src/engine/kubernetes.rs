@@ -484,7 +484,7 @@ fn told(error: &kube::Error) -> SwarmError {
     match error {
         kube::Error::Api(status) if status.code == 403 || status.code == 401 => {
             SwarmError::Other(format!(
-                "Kubernetes refuses: {} (needed: jobs create, list, delete; pods list; pods/exec create)",
+                "Kubernetes refuses: {} (needed: jobs create, list, delete; pods list; pods/exec get, create)",
                 status.message
             ))
         }

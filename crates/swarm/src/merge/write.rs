@@ -185,6 +185,8 @@ fn copy_files(
 /// Writes a file; whoever reads meanwhile sees the old one or the new one.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_file_name(format!(".{}", path.file_name().unwrap_or_default().display()));
-    fs::write(&new, bytes)?;
-    fs::rename(&new, path)
+    fs::write(&new, bytes).and_then(|()| fs::rename(&new, path)).inspect_err(|_| {
+        // What was cut off is of no use to anybody, and takes room where there is none.
+        let _ = fs::remove_file(&new);
+    })
 }

@@ -67,9 +67,7 @@ fn start(args: &SwarmArgs, directory: &SwarmDirectory, json: bool) -> Result<End
         std::net::TcpListener::bind(address)
             .with_context(|| format!("cannot listen on {address}"))?;
     }
-    directory.create(&plan, args.on.name())?;
-    let known = checked.tasks.clone();
-    directory.add_tasks(|_| known)?;
+    directory.create(&plan, args.on.name(), &checked.tasks)?;
     coordinate(directory, args.listen, json)
 }
 
