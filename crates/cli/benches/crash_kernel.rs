@@ -1,7 +1,7 @@
 //! `cargo xtask bench crash-kernel`: crash states of kernel file systems judged per second, against the
 //! bare loop of mounting, walking and unmounting the same kind of disks in the same run; natively (root)
 //! and in a guest (FATHOM_GUEST_KERNEL). Every figure is of the host's clock: a guest's stands still while
-//! it computes.
+//! it computes. Parts of it can be asked for by name: `cargo xtask bench crash-kernel --part guest`.
 
 use std::ffi::OsString;
 use std::ops::ControlFlow;
@@ -21,7 +21,7 @@ use fathom_record::Silent;
 use fathom_subjects::Recipe;
 use fathom_subjects::kernel::KernelDisks;
 use fathom_subjects::kernel::disks::CrashProfile;
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 /// The word with which this program is started to do one thing.
 const INSIDE: &str = "inside";
@@ -35,59 +35,121 @@ const ACE2_ALL: u64 = 25;
 /// Runs of which the median counts.
 const RUNS: usize = 3;
 
+/// What can be measured by itself, each in less than two minutes on a machine with nothing else to do.
+const PARTS: [&str; 7] =
+    ["native", "native-full", "guest", "guest-full", "ace2-ext4", "ace2-btrfs", "ace2-all"];
+
 fn main() {
     if let Some(code) = fathom_guest::take_over() {
         std::process::exit(code);
     }
-    let args: Vec<String> = std::env::args().skip(1).collect();
+    // cargo says --bench.
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     if let [word, fs, mode] = args.as_slice()
         && word == INSIDE
     {
         return inside(fs, mode);
     }
+    if let Some(unknown) = args.iter().find(|arg| !PARTS.contains(&arg.as_str())) {
+        eprintln!("there is no part {unknown:?}: {}", PARTS.join(", "));
+        std::process::exit(2);
+    }
+    let is_wanted = |part: &str| args.is_empty() || args.iter().any(|arg| arg == part);
     let name = std::env::var("FATHOM_GUEST_KERNEL").ok();
     let kernel = name.as_deref().map(|name| fathom_guest::resolve(name).expect("a kernel"));
-    println!("{:<8} {:<7} {:>10} {:>10} {:>7}", "ext4", "", "judged/s", "bare/s", "ratio");
-    let native = compare(None, "");
-    tell("native", "", native);
-    tell("native", "full", compare(None, "-full"));
-    let Some(kernel) = kernel else {
-        println!("SKIP the guest: set FATHOM_GUEST_KERNEL to a kernel with time travel");
-        println!("{}", json!({"judged_vs_bare": rounded(native.0 / native.1)}));
-        return;
-    };
-    let guest = compare(Some(&kernel), "");
-    tell("guest", "", guest);
-    tell("guest", "full", compare(Some(&kernel), "-full"));
-    let name = name.expect("the kernel has a name");
-    let ext4 = ace2(&name, "ext4", true);
-    let btrfs = ace2(&name, "btrfs", true);
-    let all = ace2(&name, "ext4", false);
-    println!("ace:2 on two guests, full oracle     workloads/s  states  examined");
-    for (what, run) in
-        [("ext4, persistence", ext4), ("btrfs, persistence", btrfs), ("ext4, all levels", all)]
-    {
-        println!("{what:<36} {:>11.1} {:>7} {:>9}", run.rate, run.states, run.examined);
+    let loops = Loops::measure(kernel.as_ref(), is_wanted);
+    let mut value = loops.json();
+    match &name {
+        None => println!("SKIP the guest: set FATHOM_GUEST_KERNEL to a kernel with time travel"),
+        Some(name) => value.extend(measure_ace2(name, is_wanted)),
     }
-    let value = json!({
-        "judged_vs_bare": rounded((guest.0 / guest.1).min(native.0 / native.1)),
-        "judged_vs_bare_native": rounded(native.0 / native.1),
-        "judged_vs_bare_guest": rounded(guest.0 / guest.1),
-        "effective_vs_judged": rounded(all.states as f64 / all.examined.max(1) as f64),
-        "ace2_workloads_per_s_ext4": rounded(ext4.rate),
-        "ace2_workloads_per_s_ext4_all_levels": rounded(all.rate),
-        "ace2_workloads_per_s_btrfs": rounded(btrfs.rate),
-        "guest_vs_native": rounded(guest.0 / native.0),
-    });
-    println!("{value}");
+    println!("{}", Value::Object(value));
+}
+
+/// Disks per second, judged and in the bare loop, as far as they were measured.
+#[derive(Default)]
+struct Loops {
+    native: Option<(f64, f64)>,
+    native_full: Option<(f64, f64)>,
+    guest: Option<(f64, f64)>,
+    guest_full: Option<(f64, f64)>,
+}
+
+impl Loops {
+    fn measure(kernel: Option<&Kernel>, is_wanted: impl Fn(&str) -> bool) -> Loops {
+        let mut loops = Loops::default();
+        println!("{:<12} {:>10} {:>10} {:>7}", "ext4", "judged/s", "bare/s", "ratio");
+        for part in &PARTS[..4] {
+            let kernel = if part.starts_with("guest") { kernel } else { None };
+            if !is_wanted(part) || (part.starts_with("guest") && kernel.is_none()) {
+                continue;
+            }
+            let is_full = part.ends_with("-full");
+            let measured = compare(kernel, if is_full { "-full" } else { "" });
+            println!(
+                "{part:<12} {:>10.0} {:>10.0} {:>7.2}",
+                measured.0,
+                measured.1,
+                measured.0 / measured.1
+            );
+            let place = match *part {
+                "native" => &mut loops.native,
+                "native-full" => &mut loops.native_full,
+                "guest" => &mut loops.guest,
+                _ => &mut loops.guest_full,
+            };
+            *place = Some(measured);
+        }
+        loops
+    }
+
+    fn json(&self) -> Map<String, Value> {
+        let ratio = |(judged, bare): (f64, f64)| rounded(judged / bare);
+        let mut value = Map::new();
+        for (name, measured) in [
+            ("judged_vs_bare_native", self.native),
+            ("judged_vs_bare_native_full", self.native_full),
+            ("judged_vs_bare_guest", self.guest),
+            ("judged_vs_bare_guest_full", self.guest_full),
+        ] {
+            value.extend(measured.map(|measured| (name.to_owned(), ratio(measured).into())));
+        }
+        if let (Some(native), Some(guest)) = (self.native, self.guest) {
+            value.insert("judged_vs_bare".to_owned(), ratio(native).min(ratio(guest)).into());
+            value.insert("guest_vs_native".to_owned(), rounded(guest.0 / native.0).into());
+        }
+        value
+    }
+}
+
+/// ace:2 in two guests, as far as it is wanted.
+fn measure_ace2(name: &str, is_wanted: impl Fn(&str) -> bool) -> Map<String, Value> {
+    let mut value = Map::new();
+    let rows = [
+        ("ace2-ext4", "ext4", true, "ace2_workloads_per_s_ext4"),
+        ("ace2-btrfs", "btrfs", true, "ace2_workloads_per_s_btrfs"),
+        ("ace2-all", "ext4", false, "ace2_workloads_per_s_ext4_all_levels"),
+    ];
+    println!("ace:2 on two guests, full oracle     workloads/s  states  examined");
+    for (part, fs, persistence, field) in rows {
+        if !is_wanted(part) {
+            continue;
+        }
+        let run = ace2(name, fs, persistence);
+        let points = if persistence { "persistence" } else { "all levels" };
+        let what = format!("{fs}, {points}");
+        println!("{what:<36} {:>11.1} {:>7} {:>9}", run.rate, run.states, run.examined);
+        value.insert(field.to_owned(), rounded(run.rate).into());
+        if !persistence {
+            let effective = rounded(run.states as f64 / run.examined.max(1) as f64);
+            value.insert("effective_vs_judged".to_owned(), effective.into());
+        }
+    }
+    value
 }
 
 fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
-}
-
-fn tell(place: &str, what: &str, (judged, bare): (f64, f64)) {
-    println!("{place:<8} {what:<7} {judged:>10.0} {bare:>10.0} {:>7.2}", judged / bare);
 }
 
 /// Disks judged per second, recording included, and disks per second of the bare loop.

@@ -230,22 +230,34 @@ const SECOND_FSYNC: &str = "# define\ntest\nfoo\nbar\n\n# declare\nlocal_checkpo
     open foo O_RDWR|O_CREAT 0777\nsync\ncheckpoint 0\ntruncate foo 0\nfsync foo\ncheckpoint 1\n\
     open bar O_RDWR|O_CREAT 0777\nfsync bar\ncheckpoint 2\nclose foo\nclose bar\n";
 
+/// Whoever lies to f2fs, and how that shows.
+const LIES: [(&[&str], &str, &str); 4] = [
+    (&["--mount-opts", "fsync_mode=nobarrier"], "epoch", "lost_entry"),
+    (&["--mutant", "drop-flush"], "linear,lost", "unreadable"),
+    (&["--mutant", "reorder-flush"], "linear,lost", "lost_entry"),
+    (&["--mutant", "ignore-fsync"], "linear,lost", "lost_entry"),
+];
+
 #[test]
-fn f2fs_without_barriers_is_told_from_f2fs() {
+fn lies_are_told_from_f2fs() {
     let Ok(kernel) = std::env::var("FATHOM_GUEST_KERNEL") else {
-        println!("SKIP f2fs_without_barriers_is_told_from_f2fs: set FATHOM_GUEST_KERNEL");
+        println!("SKIP lies_are_told_from_f2fs: set FATHOM_GUEST_KERNEL");
         return;
     };
     let dir = scratch();
     std::fs::write(dir.path().join("second-fsync"), SECOND_FSYNC).expect("a file");
-    let run = |more: &[&str]| {
+    let run = |level: &str, more: &[&str]| {
         let workload = ["crash", "f2fs", "--guest", &kernel, "--workload", "jlang:second-fsync"];
-        let levels = ["--level", "epoch", "--no-probe", "--no-checker"];
+        let levels = ["--level", level, "--no-probe", "--no-checker"];
         json(&[&workload[..], &levels, more].concat(), dir.path())
     };
-    let (code, report) = run(&[]);
-    assert_eq!((code, &report["workloads"]["workloads"]), (0, &1.into()), "{report}");
-    let (code, report) = run(&["--mount-opts", "fsync_mode=nobarrier"]);
-    assert_eq!(code, 1, "{report}");
-    assert_eq!(report["findings"][0]["class"], "lost_entry", "{report}");
+    for level in ["epoch", "linear,lost"] {
+        let (code, report) = run(level, &[]);
+        assert_eq!((code, &report["workloads"]["workloads"]), (0, &1.into()), "{report}");
+    }
+    for (lie, level, class) in LIES {
+        let (code, report) = run(level, lie);
+        assert_eq!(code, 1, "{lie:?}: {report}");
+        assert_eq!(report["findings"][0]["class"], class, "{lie:?}: {report}");
+    }
 }

@@ -3,7 +3,7 @@
 //! A bench compares with its named baseline in the same run, prints a table, and its last line is one
 //! JSON object with the ratios.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 
 use crate::setup::{self, Package};
@@ -61,8 +61,11 @@ const DESIGNS: &[Package] = &[
     ("gcc", "gcc", "nothing is compared with SPIN"),
 ];
 
-/// Builds and runs one bench.
-pub(crate) fn run(name: Name) -> Result<()> {
+/// Builds and runs one bench, or parts of it.
+pub(crate) fn run(name: Name, parts: &[String]) -> Result<()> {
+    if !parts.is_empty() && !matches!(name, Name::CrashKernel) {
+        bail!("only crash-kernel has parts");
+    }
     if matches!(name, Name::Fsck) {
         return crate::fsck::bench(&crate::campaign::built_program()?);
     }
@@ -93,6 +96,9 @@ pub(crate) fn run(name: Name) -> Result<()> {
     cargo.args(["bench", "--quiet", "--package", package, "--bench", bench]);
     if matches!(name, Name::CrashLibrary) {
         cargo.args(["--features", "fatfs,redoxfs,rsext4"]);
+    }
+    if !parts.is_empty() {
+        cargo.arg("--").args(parts);
     }
     shell::run(&mut cargo)
 }

@@ -36,10 +36,13 @@ pub(crate) fn run(program: &Path, minutes: u64, only: &[String]) -> Result<()> {
             continue;
         }
         // For example because the machine was too busy for a single workload.
-        let Some(result) = run_piece(program, fs, guest.then_some(&*kernel), seed)? else {
-            println!("{fs}, seed {seed}: failed");
-            failed.push(format!("{fs}, seed {seed}"));
-            continue;
+        let result = match run_piece(program, fs, guest.then_some(&*kernel), seed)? {
+            Ok(result) => result,
+            Err(why) => {
+                println!("{fs}, seed {seed}: failed: {why}");
+                failed.push(format!("{fs}, seed {seed}: {why}"));
+                continue;
+            }
         };
         println!(
             "{fs}, seed {seed}: {} workloads, {} crash states, {} findings",
@@ -88,8 +91,13 @@ fn pieces<'a>(
     (1..=minutes * 60 / PIECE_SECONDS).flat_map(of_round)
 }
 
-/// What came out of a piece; nothing if the power was never cut in it.
-fn run_piece(program: &Path, fs: &str, guest: Option<&str>, seed: u64) -> Result<Option<Value>> {
+/// What came out of a piece; or why the power was never cut in it.
+fn run_piece(
+    program: &Path,
+    fs: &str,
+    guest: Option<&str>,
+    seed: u64,
+) -> Result<Result<Value, String>> {
     let dir = shell::root().join("target/crash-ops").join(format!("{fs}-{seed}"));
     let mut command = Command::new(program);
     command.args(["crash", fs, "--workload", "ops", "--seed", &seed.to_string()]);
@@ -104,9 +112,10 @@ fn run_piece(program: &Path, fs: &str, guest: Option<&str>, seed: u64) -> Result
     let report: Value = serde_json::from_str(text.lines().last().unwrap_or_default())
         .with_context(|| format!("{} printed no JSON: {text}", shell::show(&command)))?;
     if report["crash_states"].as_u64().is_none_or(|states| states == 0) {
-        return Ok(None);
+        let why = report["error"].as_str().unwrap_or("no power failure in its time");
+        return Ok(Err(why.to_owned()));
     }
-    Ok(Some(json!({
+    Ok(Ok(json!({
         "kernel": guest.map_or_else(|| "host".to_owned(), ledger::kernel_name),
         "workloads": report["workloads"]["workloads"],
         "crash_states": report["crash_states"],

@@ -55,6 +55,9 @@ enum Task {
         /// Which one
         #[arg(value_enum)]
         name: bench::Name,
+        /// Of `crash-kernel`: only these parts
+        #[arg(long, value_name = "PART")]
+        part: Vec<String>,
     },
     /// Compile the tracer of `fathom cover` (needs clang; the object is committed)
     Bpf,
@@ -89,7 +92,7 @@ fn main() -> ExitCode {
         Task::Setup { what: Some(setup::Extra::Kubernetes) } => setup::kubernetes(),
         Task::Test => test::run(),
         Task::Tidy { tighten } => tidy::run(tighten),
-        Task::Bench { name } => bench::run(name),
+        Task::Bench { name, part } => bench::run(name, &part),
         Task::Bpf => bpf::run(),
         Task::Dist => dist::run(),
         Task::Campaign { name: campaign::Name::Hunt, seconds, guest, only, .. } => {

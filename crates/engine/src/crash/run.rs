@@ -99,6 +99,9 @@ pub struct WorkloadCounts {
     pub not_followed: u64,
     /// Operations.
     pub ops: u64,
+    /// The last one, if the time was over before all of its disks were examined: the power failed only in its
+    /// beginning.
+    pub cut_short: u64,
 }
 
 /// Goals that every run should reach: otherwise it has tested less than it seems.

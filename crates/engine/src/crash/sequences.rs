@@ -40,11 +40,15 @@ pub fn crash_sequences(
     observer: &mut dyn fathom_record::Observer,
 ) -> Result<CrashReport, CrashError> {
     plan.config.validate()?;
+    let started = Instant::now();
     let system = CrashSystem::on(Box::new(subject), &plan.config)?.supervised(&plan.supervision);
+    // Whoever goes on with a check has whole workloads behind it.
+    let until = plan.time_max.filter(|_| plan.checkpoint.is_none()).map(|time| started + time);
+    let system = system.until(until);
     let label = label(subject, plan, source);
     let mut counts = resume(&system, plan, &label)?;
     let mut watcher = Watcher::new(&system, subject, plan, observer);
-    let run = Run { system: &system, plan, label, started: Instant::now() };
+    let run = Run { system: &system, plan, label, started };
     // What was done before the interruption is not done again.
     let rest = workloads.skip(counts.workloads as usize);
     let stop = run.all(rest, &mut counts, &mut watcher);
@@ -121,7 +125,9 @@ impl Run<'_> {
                 return Err(fault);
             }
             counts.workloads += 1;
-            counts.not_followed += u64::from(!followed);
+            let is_cut_short = self.system.is_cut_short();
+            counts.not_followed += u64::from(!followed && !is_cut_short);
+            counts.cut_short += u64::from(is_cut_short);
             counts.ops += ops.len() as u64;
             let progress = Progress {
                 states: counts.workloads,
@@ -131,6 +137,9 @@ impl Run<'_> {
             };
             if watcher.progress(&progress) == ControlFlow::Break(()) {
                 return Ok(Stop::Asked);
+            }
+            if is_cut_short {
+                return Ok(Stop::Time);
             }
             // In a guest whose clock stands still while it computes, only the workloads tell the time.
             let many = counts.workloads.is_multiple_of(SAVED_EVERY);

@@ -3,16 +3,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use fathom_block::backed::{BlockBacked, Durable, Guarantee};
 use fathom_block::disks::{
     End, Examine, Facts, Memo, Questions, Record, Recording, SubjectFailure, Workload,
 };
 use fathom_block::{DiskFileSystem, Event, Geometry, Image, InProcess, Level, WriteLog};
-use fathom_core::{HarnessFault, Op};
+use fathom_core::{HarnessFault, Mode, Op};
 use fathom_engine::Silent;
 use fathom_engine::crash::finding::{CrashVerdict, StoredCrash};
-use fathom_engine::crash::{Class, CrashConfig, CrashReplay, CrashReport, crash};
+use fathom_engine::crash::sequences::crash_sequences;
+use fathom_engine::crash::{Class, CrashConfig, CrashPlan, CrashReplay, CrashReport, crash};
+use fathom_engine::search::Stop;
 
 use super::bug::Bug;
 use super::toy::Toy;
@@ -31,12 +34,15 @@ struct Seam {
     withheld: usize,
     /// Each commit writes the next of these to a sector that nobody reads.
     stamps: Option<AtomicU64>,
+    /// How long each batch takes.
+    slow: Duration,
 }
 
 impl Seam {
     fn new(bug: Option<Bug>, batch: usize) -> Seam {
         let toy = bug.into_iter().fold(Toy::new(Durable::Operation), Toy::with);
-        Seam { toy, batch, largest: AtomicUsize::new(0), withheld: 0, stamps: None }
+        let slow = Duration::ZERO;
+        Seam { toy, batch, largest: AtomicUsize::new(0), withheld: 0, stamps: None, slow }
     }
 
     /// The log with a stamp after the header of every snapshot, and the marks in it.
@@ -81,6 +87,7 @@ impl Examine for Seam {
     ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
         assert!(disks.len() <= self.batch, "{} disks at once", disks.len());
         self.largest.fetch_max(disks.len(), Ordering::Relaxed);
+        std::thread::sleep(self.slow);
         let mut facts = InProcess::new(&self.toy).examine(disks, questions)?;
         facts.truncate(disks.len() - self.withheld.min(disks.len()));
         Ok(facts)
@@ -224,4 +231,36 @@ fn what_is_not_deterministic_replays_from_its_recording() {
     let mended = Seam { stamps: Some(AtomicU64::new(1)), ..Seam::new(None, 1) };
     let replay = CrashReplay::play(&mended, &stored).expect("no fault");
     assert_eq!(replay.verdict, CrashVerdict::NotReproduced, "{}", replay.finding);
+}
+
+/// A workload whose disks take longer than there is time is judged as far as that went, unless somebody is to go
+/// on with the check.
+#[test]
+fn the_time_may_be_over_in_the_middle_of_a_workload() {
+    let config = config(&[Level::Linear, Level::Torn]);
+    let mkdir = |name: &str| Op::Mkdir { path: name.into(), mode: Mode(0o755) };
+    let ops: Vec<Op> = ["a", "b", "c", "d", "e", "f"].map(mkdir).to_vec();
+    let run = |time_max: Option<Duration>, checkpoint: Option<&std::path::Path>| {
+        let seam = Seam { slow: Duration::from_millis(20), ..Seam::new(None, 2) };
+        let checkpoint = checkpoint.map(|path| (path.to_owned(), false));
+        let plan = CrashPlan { time_max, checkpoint, ..plan(&config) };
+        let mut workloads = std::iter::repeat_n(ops.clone(), 3);
+        crash_sequences(&seam, &plan, "mkdir", &mut workloads, &mut Silent).expect("a sound plan")
+    };
+    let whole = run(None, None);
+    let counts = whole.workloads.expect("they are given");
+    assert_eq!((counts.workloads, counts.not_followed, counts.cut_short), (3, 0, 0));
+    // Longer than a batch, shorter than all of them.
+    let short = Some(Duration::from_millis(30));
+    let part = run(short, None);
+    let counts = part.workloads.expect("they are given");
+    assert_eq!((counts.workloads, counts.not_followed, counts.cut_short), (1, 0, 1));
+    assert_eq!(part.search.stop, Stop::Time);
+    assert!(part.enumerated > 0 && part.enumerated < whole.enumerated, "{}", part.enumerated);
+    assert!(part.findings.is_empty());
+    let dir = tempfile::tempdir().expect("a directory");
+    let kept = run(short, Some(&dir.path().join("checkpoint")));
+    let counts = kept.workloads.expect("they are given");
+    assert_eq!((counts.workloads, counts.cut_short, kept.search.stop), (1, 0, Stop::Time));
+    assert_eq!(kept.crash_images, whole.crash_images);
 }

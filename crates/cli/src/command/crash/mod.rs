@@ -81,7 +81,7 @@ pub(crate) fn run(args: &CrashArgs, out: &Path, json: bool) -> Result<Ending> {
     } else {
         print(&summary(&*subject, &report, observer.run()))?;
         print(&own::line(&coverage, &files))?;
-        print(&mutant::verdict(args, observer.run()))?;
+        print(&mutant::verdict(args, subject.is_deterministic(), observer.run()))?;
     }
     Ok(ending)
 }

@@ -54,9 +54,12 @@ pub(super) fn found_without(
 }
 
 /// Whether the mutant was noticed, as the last word of the run.
-pub(super) fn verdict(args: &CrashArgs, run: &Run) -> String {
+pub(super) fn verdict(args: &CrashArgs, is_subtracted: bool, run: &Run) -> String {
     let Some(name) = &args.mutant else { return String::new() };
     match run.findings.len() {
+        n if n > 0 && !is_subtracted => {
+            format!("{n} found with {name}: noticed if the same command without it finds nothing\n")
+        }
         0 => format!("NOT noticed: nothing is found with {name} that is not found without it\n"),
         1 => format!("noticed: 1 finding that is not there without {name}\n"),
         n => format!("noticed: {n} findings that are not there without {name}\n"),

@@ -59,6 +59,12 @@ pub(crate) fn summary(subject: &dyn DiskFileSystem, report: &CrashReport, run: &
             grouped(report.memo.examined),
             grouped(report.rests.pruned - report.rests.verified),
         ));
+        if counts.cut_short > 0 {
+            text.push_str(
+                "the time was over in the middle of the last workload: the power failed only in its \
+                 beginning\n",
+            );
+        }
         if report.prefixes.refuted > 0 {
             text.push_str(&format!(
                 "{} of {} operations of known beginnings showed something else when they were \

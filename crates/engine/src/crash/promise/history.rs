@@ -263,10 +263,14 @@ impl History {
             Op::Fdatasync { slot } => self.make_slot(*slot, promised(&by.fdatasync)),
             Op::Sync | Op::Remount => self.make_all(op),
             Op::Syncfs { slot } if self.slot_ino(*slot).is_some() => self.make_all(op),
-            Op::Write { slot, .. } | Op::Pwrite { slot, .. } => {
+            // A call that writes nothing syncs nothing: generic_write_sync() comes after written bytes.
+            Op::Write { slot, data } | Op::Pwrite { slot, data, .. } if data.len > 0 => {
                 self.make_written(*slot, self.by_flags(&by, *slot));
             }
-            Op::CopyFileRange { to, .. } => self.make_written(*to, self.by_flags(&by, *to)),
+            // How much was copied is not known here.
+            Op::CopyFileRange { to, .. } if self.has_changed(*to) => {
+                self.make_written(*to, self.by_flags(&by, *to));
+            }
             Op::MmapStore { slot, sync, .. } if sync.contains(MsyncFlags::MS_SYNC) => {
                 self.make_written(*slot, promised(&by.msync));
             }
@@ -288,6 +292,14 @@ impl History {
         } else {
             Makes::Nothing
         }
+    }
+
+    /// Whether the newest operation has changed size or contents of the file that a slot holds.
+    fn has_changed(&self, slot: Slot) -> bool {
+        let (Some(ino), Some(before)) = (self.slot_ino(slot), self.last().checked_sub(1)) else {
+            return false;
+        };
+        contents_of(&self.moments[before], ino) != contents_of(self.newest(), ino)
     }
 
     /// What a slot holds or, if the newest operation closed it, held.

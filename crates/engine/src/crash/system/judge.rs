@@ -132,7 +132,7 @@ impl CrashSystem<'_> {
             self.prefixes.answer(states);
         }
         let violated = self.judge_some(state, step, taken, all);
-        if self.config.prefixes && self.is_sound() {
+        if self.config.prefixes && self.is_sound() && !self.is_cut_short() {
             for (index, digest) in digests.iter().enumerate().skip(known) {
                 self.prefixes.learn(*digest, violated.contains(&index));
             }
@@ -160,8 +160,10 @@ impl CrashSystem<'_> {
         interruptions: Vec<(usize, Interruption<'_>)>,
     ) -> BTreeSet<usize> {
         let mut violated = BTreeSet::new();
-        if self.subject.batch_disks() > 1 && self.examine_ahead(&interruptions).is_none() {
-            return violated;
+        let mut interruptions = interruptions;
+        if self.subject.batch_disks() > 1 {
+            let Some(examined) = self.examine_ahead(&interruptions) else { return violated };
+            interruptions.truncate(examined);
         }
         let recording = || {
             let ops = if taken.recording.unmounted.is_some() { &[] } else { &*step.ops };
@@ -185,11 +187,13 @@ impl CrashSystem<'_> {
         segment.map(|last| StoredRecording { segments: earlier.chain([last]).collect() })
     }
 
-    /// Has all disks of some interruptions examined, many at a time; `None` after a failure of our own.
-    fn examine_ahead(&self, interruptions: &[(usize, Interruption<'_>)]) -> Option<()> {
+    /// Has all disks of some interruptions examined, many at a time; of how many, if the time was over before;
+    /// `None` after a failure of our own.
+    fn examine_ahead(&self, interruptions: &[(usize, Interruption<'_>)]) -> Option<usize> {
         let mut known = fathom_block::Distinct::default();
         let mut batch: Vec<Image> = Vec::new();
-        for (_, interruption) in interruptions {
+        for (done, (_, interruption)) in interruptions.iter().enumerate() {
+            let mut is_late = false;
             for level in &self.levels {
                 let enumerator = level.enumerator(&self.config.bounds);
                 let flow = enumerator.visit(&interruption.window, &mut |_, image| {
@@ -199,17 +203,21 @@ impl CrashSystem<'_> {
                     if batch.len() < self.subject.batch_disks() {
                         return ControlFlow::Continue(());
                     }
+                    is_late = self.is_late();
                     match self.examine(&std::mem::take(&mut batch)) {
-                        Some(()) => ControlFlow::Continue(()),
-                        None => ControlFlow::Break(()),
+                        Some(()) if !is_late => ControlFlow::Continue(()),
+                        _ => ControlFlow::Break(()),
                     }
                 });
+                if is_late && self.is_sound() {
+                    return Some(done);
+                }
                 if flow.is_break() {
                     return None;
                 }
             }
         }
-        self.examine(&batch)
+        self.examine(&batch).map(|()| interruptions.len())
     }
 
     /// Cuts the power while a clean disk is being mounted.

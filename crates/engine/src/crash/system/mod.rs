@@ -15,8 +15,9 @@ mod sequence;
 mod state;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use fathom_block::disks::{Memo, PruneCounts, Questions};
 use fathom_block::{BlockBacked, CrashPoint, DiskFileSystem, Image, InProcess, Level};
@@ -82,6 +83,9 @@ pub struct CrashSystem<'a> {
     rests: Mutex<PruneCounts>,
     /// Reads along, and outlives this process.
     supervision: Supervision,
+    /// When no more disks are examined, and whether some were left.
+    until: Option<Instant>,
+    is_cut_short: AtomicBool,
 }
 
 impl<'a> CrashSystem<'a> {
@@ -128,6 +132,8 @@ impl<'a> CrashSystem<'a> {
             enumerated: AtomicU64::new(0),
             rests: Mutex::default(),
             supervision: None,
+            until: None,
+            is_cut_short: AtomicBool::new(false),
         })
     }
 
@@ -135,6 +141,26 @@ impl<'a> CrashSystem<'a> {
     #[must_use]
     pub fn supervised(self, supervision: &Supervision) -> CrashSystem<'a> {
         CrashSystem { supervision: supervision.clone(), ..self }
+    }
+
+    /// Ends in the middle of a given workload when its time is over.
+    #[must_use]
+    pub(crate) fn until(self, until: Option<Instant>) -> CrashSystem<'a> {
+        CrashSystem { until, ..self }
+    }
+
+    /// Whether the time is over; notes that something is left undone if so.
+    fn is_late(&self) -> bool {
+        let late = self.until.is_some_and(|until| Instant::now() >= until);
+        if late {
+            self.is_cut_short.store(true, Ordering::Relaxed);
+        }
+        late
+    }
+
+    /// Whether disks were left because the time was over.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.is_cut_short.load(Ordering::Relaxed)
     }
 
     /// What was found so far: each cause with the number of disks that show it, and the best way to see

@@ -539,3 +539,25 @@ fn what_changed_places_with_an_fsynced_file_need_not_be_there() {
         ],
     );
 }
+
+/// A write of no bytes syncs nothing, whatever the file was opened with. Found in `ops` on xfs.
+#[test]
+fn a_synchronous_write_of_nothing_makes_nothing_durable() {
+    let nothing = "mkdir d; sync; creat a; creat d/f; osync d/f 1 0 0";
+    let something = "mkdir d; sync; creat a; creat d/f; osync d/f 1 0 1";
+    judge(
+        &profile(EXT4),
+        &[(nothing, "mkdir d", None), (something, "mkdir d", Some(Rule::LostName))],
+    );
+}
+
+/// What was stored through a mapping and synced is in the log of f2fs, without the files beside it. Found in
+/// `ops` on f2fs.
+#[test]
+fn a_log_may_have_what_msync_wrote_without_the_rest() {
+    let stored = "creat a; creat b; write b 1 0 512; msync b 2 0 512";
+    let found = "creat b; write b 2 0 512";
+    judge(&profile(F2FS), &[(stored, found, None)]);
+    let silent = F2FS.replace("msync", "# msync");
+    judge(&profile(&silent), &[(stored, found, Some(Rule::Order))]);
+}

@@ -75,6 +75,7 @@ pub(crate) const F2FS: &str = r#"
     fsync = { is = "names", cite = "fs/f2fs/recovery.c, recover_dentry; fsync_mode=strict for more" }
     fdatasync = { is = "data", cite = "fs/f2fs/file.c, f2fs_do_sync_file with datasync" }
     fsync_dir = { is = "metadata", cite = "fs/f2fs/file.c, need_do_checkpoint: CP_NON_REGULAR" }
+    msync = { is = "data", cite = "mm/msync.c: vfs_fsync_range with datasync" }
     displaced = { is = "nothing", cite = "Documentation/filesystems/f2fs.rst, fsync_mode: generic/342" }
 "#;
 

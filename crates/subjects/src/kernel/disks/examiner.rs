@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fathom_block::Image;
 use fathom_block::disks::{
@@ -119,6 +119,9 @@ impl Place {
 /// What a deleted file leaves on every new disk: more than a workload writes.
 const SOIL_BYTES: u64 = 1 << 20;
 
+/// How long a device of ours may be claimed by a copy of a descriptor.
+const BUSY_AT_MOST: Duration = Duration::from_secs(10);
+
 /// No workload writes this pattern.
 const SOIL_SEED: u64 = u64::MAX;
 
@@ -140,9 +143,30 @@ impl From<Trouble> for Stop {
     }
 }
 
+/// Mounts a device that is ours. Another thread that is about to start a program has for a moment copies of our
+/// descriptors, and with one of them it claims the device: no fault of the disk.
+pub(super) fn mount_free(recipe: &Recipe, device: &LoopDevice) -> Result<OwnedFd, SubjectError> {
+    let deadline = Instant::now() + BUSY_AT_MOST;
+    loop {
+        match mount::mount(recipe, Some(device.path())) {
+            Err(error) if is_busy(&error) && Instant::now() < deadline => {
+                device.wait_until_free()?
+            }
+            mounted => return mounted,
+        }
+    }
+}
+
+/// Whether the kernel did not mount a device because somebody else had it.
+fn is_busy(error: &SubjectError) -> bool {
+    let SubjectError::Mount { source, .. } = error else { return false };
+    source.raw_os_error() == Some(libc::EBUSY)
+}
+
 /// The errno of a mount that the kernel refused; what else goes wrong is a fault of the harness.
 pub(super) fn refused(error: SubjectError) -> Result<Errno, HarnessFault> {
     match error {
+        busy if is_busy(&busy) => Err(busy.into()),
         SubjectError::Mount { source, what, .. } if what == "superblock" || what == "fsmount" => {
             Ok(Errno(source.raw_os_error().unwrap_or(libc::EIO) as u16))
         }
@@ -210,7 +234,7 @@ impl Examiner {
 
     /// Mounts the disk as it is.
     fn mount(&mut self) -> Result<Result<OwnedFd, Errno>, HarnessFault> {
-        let root = match mount::mount(&self.recipe, Some(self.device()?.path())) {
+        let root = match mount_free(&self.recipe, self.device()?) {
             Ok(root) => root,
             Err(error) => return refused(error).map(Err),
         };

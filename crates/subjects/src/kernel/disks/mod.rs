@@ -35,7 +35,7 @@ use self::pool::{Equipped, Pool};
 use self::recorder::DiskRecorder;
 use self::rest::RestMemo;
 use super::recipe::Recipe;
-use super::{KernelSubject, mount};
+use super::KernelSubject;
 use crate::error::SubjectError;
 use crate::sys::{Executor, Guard, View};
 
@@ -264,7 +264,7 @@ impl RecordingPlace {
             // Somebody keeps the device open: a new one.
             self.disk = DiskRecorder::new(base)?;
         }
-        let root = match mount::mount(&self.recipe, Some(self.disk.device().path())) {
+        let root = match examiner::mount_free(&self.recipe, self.disk.device()) {
             Ok(root) => root,
             Err(error) => {
                 self.disk.check_server()?;

@@ -1,6 +1,7 @@
 //! Recorded disks are what the kernel wrote. Need root.
 
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::{Duration, Instant};
 
 use fathom_block::disks::{Checked, PruneCounts};
@@ -225,4 +226,26 @@ fn the_death_of_the_server_is_a_fault_and_leaves_nothing() {
 
 fn workload_of_one() -> Vec<Op> {
     vec![Op::Mkdir { path: FsPath::from("d"), mode: Mode(0o755) }]
+}
+
+/// A device that somebody else claims for a moment, as a program that is being started does with its copies of our
+/// descriptors, is no fault of the disk on it.
+#[test]
+fn a_claimed_device_is_waited_for() {
+    let Some(disks) = disks("ext4") else { return };
+    let blank = disks.format().unwrap();
+    let path = disks.recorders.each([()], |place, ()| Ok(place.disk.device().path().to_owned()));
+    let path = path.unwrap().pop().unwrap();
+    let claimed =
+        std::fs::File::options().read(true).custom_flags(libc::O_EXCL).open(path).unwrap();
+    let release = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        drop(claimed);
+    });
+    let workload = Workload { ops: &[], end: End::PowerOff, look: true };
+    let started = Instant::now();
+    let recording = disks.record(&blank, &workload).unwrap().unwrap();
+    assert_eq!(recording.tree.unwrap().entries.len(), 1);
+    assert!(started.elapsed() >= Duration::from_millis(200), "it did not wait");
+    release.join().unwrap();
 }
