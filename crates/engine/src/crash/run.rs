@@ -99,6 +99,8 @@ pub struct WorkloadCounts {
     pub not_followed: u64,
     /// Operations.
     pub ops: u64,
+    /// Crash states that were left out: [`CrashConfig::workload_states_max`].
+    pub left_out: u64,
 }
 
 /// Goals that every run should reach: otherwise it has tested less than it seems.

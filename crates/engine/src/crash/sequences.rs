@@ -123,6 +123,7 @@ impl Run<'_> {
             counts.workloads += 1;
             counts.not_followed += u64::from(!followed);
             counts.ops += ops.len() as u64;
+            counts.left_out += self.system.take_left_out();
             let progress = Progress {
                 states: counts.workloads,
                 transitions: counts.ops,
