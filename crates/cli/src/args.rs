@@ -139,6 +139,10 @@ pub(crate) struct CheckArgs {
     /// What every round of --callers is about: data, names, directories, exclusive, attributes, listing, mixed
     #[arg(long, value_name = "NAME", requires = "callers", value_parser = theme)]
     pub(crate) theme: Option<Theme>,
+    /// Let every request to the disk take up to so many microseconds, as the seed says: free where the clock
+    /// of a guest is virtual
+    #[arg(long, value_name = "MICROSECONDS", requires = "callers")]
+    pub(crate) disk_delay: Option<u32>,
     /// Meta-operations from the empty file system to the farthest states [default: 10000]
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<u32>,
@@ -194,7 +198,8 @@ pub(crate) struct CheckArgs {
     /// that says how a kernel file system is made and checked
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) profile: Option<String>,
-    /// Take a variant of the kernel file system instead: `random` picks one by the seed
+    /// `random`: mkfs and mount options that the seed draws; what mkfs or the kernel refuses is learned and
+    /// counted. Where there are none to draw, a variant of the file system
     #[arg(long, value_name = "random")]
     pub(crate) options: Option<String>,
     /// Run also what may harm this machine (see `fathom list`): unusual formats and mount options
@@ -215,6 +220,9 @@ pub(crate) struct CheckArgs {
     /// More mount options for a kernel file system: a,b=c
     #[arg(long, value_name = "OPTIONS")]
     pub(crate) mount_opts: Option<String>,
+    /// The size of the disk of a kernel file system, with as many inodes as blocks, for example 1G [default: small]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) disk: Option<u64>,
     /// Values that differ from `fathom config`
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

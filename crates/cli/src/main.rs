@@ -6,6 +6,7 @@ mod args;
 mod campaign;
 mod command;
 mod cover;
+mod drawn_options;
 mod execution;
 mod locate;
 mod near;

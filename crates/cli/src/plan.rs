@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
@@ -9,8 +10,10 @@ use fathom_engine::{Exploration, Plan, Strategy, Workload};
 use fathom_generate::Call;
 use fathom_generate::Config;
 use fathom_subjects::catalogue::{Asked, Purpose};
+use fathom_subjects::kernel::drawn::has_options;
 
 use crate::args::{CheckArgs, Distribution};
+use crate::drawn_options;
 use crate::execution;
 use crate::subjects::Spec;
 use crate::supervise::worker;
@@ -51,15 +54,17 @@ pub(crate) struct CheckPlan {
 }
 
 /// The meaning of the arguments of `check`.
-pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
+pub(crate) fn of_check(args: &CheckArgs, out: &Path) -> Result<CheckPlan> {
     let seed = args.seed.unwrap_or_else(clock_seed);
-    let subject = variant(args, seed)?;
+    let draws = args.options.is_some() && has_options(&args.subject);
+    let subject = if draws { args.subject.clone() } else { variant(args, seed)? };
     let spec = subject.parse::<Spec>()?.with(&Asked {
         mutant: args.mutant.as_deref(),
         profile: args.profile.as_deref(),
         mkfs: args.mkfs_opts.as_deref(),
         mount: args.mount_opts.as_deref(),
         space_bytes: args.space,
+        disk_bytes: args.disk,
         nfs: args.nfs.as_deref(),
         server: args.server.as_deref(),
         clients: args.clients,
@@ -68,6 +73,10 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
     })?;
     spec.demand(Purpose::Check)?;
     spec.check_risk(args.on_host)?;
+    let (spec, drawn) = match draws {
+        true => with_drawn_options(args, &spec, seed, out)?,
+        false => (spec, Vec::new()),
+    };
     if args.ops == Some(0) {
         bail!("--ops 0 checks nothing: give at least 1");
     }
@@ -84,6 +93,7 @@ pub(crate) fn of_check(args: &CheckArgs) -> Result<CheckPlan> {
         true => spec.probe(&mut reference, &args.require)?,
         false => Vec::new(),
     };
+    let notes = [drawn, notes].concat();
     let mut plan = Plan::new(seed, config, reference);
     plan.explore = exploration(args)?;
     plan.explore.deadline = call_deadline(&spec, plan.explore.deadline);
@@ -173,15 +183,43 @@ fn reference(spec: &Spec, profile: &str, dry_run: bool) -> Result<fathom_model::
     Ok(if dry_run { spec.planned_reference(profile)? } else { spec.reference(profile)? })
 }
 
+/// The subject with options that the seed draws, and what is to be told of that.
+fn with_drawn_options(
+    args: &CheckArgs,
+    spec: &Spec,
+    seed: u64,
+    out: &Path,
+) -> Result<(Spec, Vec<String>)> {
+    check_random(args)?;
+    if worker::in_guest().is_none() && !args.on_host {
+        bail!(
+            "{spec} with unusual options may harm this machine: run it in a guest (--guest KERNEL), or with \
+             --on-host if nothing here matters"
+        );
+    }
+    let found = drawn_options::draw(spec, seed, out, args.dry_run)?;
+    let note = found.note();
+    Ok((found.spec, vec![note]))
+}
+
+fn check_random(args: &CheckArgs) -> Result<()> {
+    match args.options.as_deref() {
+        None | Some("random") => Ok(()),
+        Some(options) => bail!(
+            "--options {options} is not known: give random, or the name of a variant as subject"
+        ),
+    }
+}
+
 /// The subject, or the variant of it that the seed picks.
 fn variant(args: &CheckArgs, seed: u64) -> Result<String> {
-    let Some(options) = &args.options else { return Ok(args.subject.clone()) };
-    if options != "random" {
-        bail!("--options {options} is not known: give random, or the name of a variant as subject");
+    if args.options.is_none() {
+        return Ok(args.subject.clone());
     }
+    check_random(args)?;
     let mut names = fathom_subjects::kernel::variants_of(&args.subject);
     if names.is_empty() {
-        bail!("{} has no variants: ext4, xfs and btrfs have", args.subject);
+        bail!("{} has no variants and no options to draw: ext4, xfs and btrfs have", args.subject);
     }
     Ok(names.swap_remove((seed % names.len() as u64) as usize))
 }

@@ -79,16 +79,42 @@ fn a_seed_is_one_order_of_calls_in_a_guest() {
         return println!("SKIP {test}: set FATHOM_GUEST_KERNEL to a kernel with time travel");
     };
     let dir = scratch();
-    let run = |seed: &str| {
+    let run = |seed: &str, delay: &str| {
         let args = ["check", "ext4", "--callers", "4", "--ops", "800", "--guest", &kernel];
-        let (code, report) = json(&[&args[..], &["--seed", seed, "--json"]].concat(), dir.path());
+        let more = ["--seed", seed, "--disk-delay", delay, "--json"];
+        let (code, report) = json(&[&args[..], &more].concat(), dir.path());
         assert_eq!(code, 0, "{report}");
-        assert!(report["ops"].as_u64() >= Some(800) && report["overlaps"].as_u64() > Some(0));
-        report["histories"].as_str().expect("a digest").to_owned()
+        assert!(report["ops"].as_u64() >= Some(800) && report["remounts"].as_u64() > Some(0));
+        let histories = report["histories"].as_str().expect("a digest").to_owned();
+        (histories, report["overlaps"].as_u64().unwrap_or_default())
     };
-    let first = run("5");
-    assert_eq!(run("5"), first);
-    assert_ne!(run("6"), first);
+    let first = run("5", "0");
+    assert_eq!(run("5", "0"), first);
+    assert_ne!(run("6", "0"), first);
+    // Requests to the disk that take their time are another schedule, with more calls that overlap.
+    let late = run("5", "50");
+    assert_eq!(run("5", "50"), late);
+    assert!(late.0 != first.0 && late.1 > first.1, "{late:?} {first:?}");
+}
+
+/// Options that do not go together are learned and counted; the run goes on with some that do.
+#[test]
+fn options_that_are_refused_are_counted_and_the_run_goes_on() {
+    let test = "options_that_are_refused_are_counted_and_the_run_goes_on";
+    let Ok(kernel) = std::env::var("FATHOM_GUEST_KERNEL") else {
+        return println!("SKIP {test}: set FATHOM_GUEST_KERNEL to a kernel with ext4");
+    };
+    let dir = scratch();
+    let learned = dir.path().join("fathom-out/refused-options.json");
+    for seed in 1..=8 {
+        let seed = seed.to_string();
+        let args = ["check", "ext4", "--options", "random", "--ops", "20", "--guest", &kernel];
+        let (code, report) = json(&[&args[..], &["--seed", &seed, "--json"]].concat(), dir.path());
+        assert_ne!(code, 2, "{report}");
+        assert!(report["subject"].as_str().is_some_and(|name| name.contains("-opts=")), "{report}");
+    }
+    let text = fs::read_to_string(learned).expect("some combination was refused");
+    assert!(text.contains("ext4"), "{text}");
 }
 
 #[test]

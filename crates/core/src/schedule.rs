@@ -28,6 +28,34 @@ fn is_zero(delay_ns: &u64) -> bool {
 pub struct Schedule {
     /// The calls of each caller, in order.
     pub lanes: Vec<Vec<Planned>>,
+    /// Beside the callers the file system is written back and given its mount options once more (`mount -o
+    /// remount`), each time so many nanoseconds after the time before. That changes nothing that a caller can
+    /// see, so it is no call of the history.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remounts: Vec<u64>,
+    /// Delays of the requests to the disk, if there is one that can be delayed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<DiskDelays>,
+}
+
+/// How long requests to a disk take: each has a delay of its own, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskDelays {
+    /// Decides all of them.
+    pub seed: u64,
+    /// The longest, in nanoseconds.
+    pub max_ns: u64,
+}
+
+impl DiskDelays {
+    /// The delay of a request, in nanoseconds. Needs no memory of its own.
+    pub fn of(self, number: u64) -> u64 {
+        // The finalizer of splitmix64.
+        let mut mixed = self.seed.wrapping_add((number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % self.max_ns.saturating_add(1)
+    }
 }
 
 impl Schedule {
@@ -78,4 +106,28 @@ pub fn in_order(mut steps: Vec<Step>) -> Vec<Step> {
         step.n = n as u64;
     }
     steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_of_requests_come_from_the_seed_and_the_number() {
+        let delays = DiskDelays { seed: 7, max_ns: 100 };
+        let of = |delays: DiskDelays| (0..1000).map(|n| delays.of(n)).collect::<Vec<_>>();
+        assert_eq!(of(delays), of(delays));
+        assert_ne!(of(delays), of(DiskDelays { seed: 8, ..delays }));
+        assert!(of(delays).iter().all(|ns| *ns <= 100));
+        let (some, none) = (of(delays).iter().sum::<u64>(), of(DiskDelays { max_ns: 0, ..delays }));
+        assert!((40_000..60_000).contains(&some), "{some}");
+        assert!(none.iter().all(|ns| *ns == 0));
+    }
+
+    #[test]
+    fn a_schedule_without_anything_beside_it_is_written_as_before() {
+        let text = serde_json::to_string(&Schedule::default()).unwrap();
+        assert_eq!(text, r#"{"lanes":[]}"#);
+        assert_eq!(serde_json::from_str::<Schedule>(&text).unwrap(), Schedule::default());
+    }
 }

@@ -113,6 +113,9 @@ pub trait Testbed: Subject {
     /// If the harness cannot.
     fn reset(&mut self) -> Result<(), HarnessFault>;
 
+    /// Says what callers are going to do after the next reset: their disk may have to be another one.
+    fn expect_callers(&mut self, _schedule: &Schedule) {}
+
     /// Lets several callers make their calls at the same time; returns every call with its answer and its
     /// interval.
     ///

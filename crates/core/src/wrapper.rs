@@ -97,6 +97,10 @@ impl<W: Wrapper> Testbed for W {
         self.start_again()
     }
 
+    fn expect_callers(&mut self, schedule: &Schedule) {
+        self.inner_mut().expect_callers(schedule);
+    }
+
     fn run_callers(&mut self, schedule: &Schedule) -> Result<Vec<Step>, HarnessFault> {
         self.execute_at_once(schedule)
     }
@@ -234,6 +238,10 @@ mod tests {
             Ok(())
         }
 
+        fn expect_callers(&mut self, _: &Schedule) {
+            self.note("expect_callers");
+        }
+
         fn run_callers(&mut self, _: &Schedule) -> Result<Vec<Step>, HarnessFault> {
             self.note("run_callers");
             Ok(Vec::new())
@@ -368,6 +376,7 @@ mod tests {
         let _ = (plain.complaints(), plain.has_ended(), plain.last_words(), plain.unblock());
         let _ = (plain.image_digest(Saved(7)), plain.wrong_locks());
         assert_eq!(plain.run_callers(&Schedule::default()).unwrap(), Vec::new());
+        plain.expect_callers(&Schedule::default());
         plain.forget(Saved(7));
         plain.step_aside();
         plain.ask_past_caches(true);

@@ -2,7 +2,9 @@
 //! known answers.
 
 use fathom_core::flags::{OpenFlags, RenameFlags};
-use fathom_core::{DataSum, Errno, Interval, Mode, Op, Outcome, Pattern, Payload, Step, Target};
+use fathom_core::{
+    DataSum, Errno, Interval, Mode, Op, Outcome, Pattern, Payload, Stat, Step, Target,
+};
 use fathom_engine::linear::simulate::{Pace, simulate};
 use fathom_engine::linear::{
     Effort, History, Judge, Judgement, Relaxations, explain, judge, possible_answers,
@@ -203,6 +205,110 @@ fn a_link_is_made_to_what_was_found_before() {
     assert!(!judged(&moved, &link("a", "d"), exists, beside, "tmpfs"));
 }
 
+fn is_explained_on(profile: &str, steps: &[Step]) -> bool {
+    let (reference, relaxations) = (Config::default(), Relaxations::of_profile(profile));
+    let by = Judge { reference: &reference, relaxations: &relaxations, effort: Effort::FAST };
+    matches!(judge(&history(steps.to_vec()), &by).unwrap(), Judgement::Explained(_))
+}
+
+/// A directory that is being removed has lost its links before its name (seen on tmpfs: the first `stat` beside
+/// the `rmdir` sees one link, the second one none). Each with the answer just outside of what that explains.
+#[test]
+fn a_name_goes_after_the_links_of_what_it_led_to() {
+    let stat_of = |path: &str, nlink: u32, at: (u64, u64)| {
+        let stat = Stat { mode: Mode(0o040755), nlink, uid: 0, gid: 0, size: 0, rdev: (0, 0) };
+        let target = Target::Path(path.into());
+        step(1, at, Op::Stat { target }, Outcome::with(Payload::Stat(Box::new(stat))))
+    };
+    let mkdir = |path: &str| Op::Mkdir { path: path.into(), mode: Mode(0o755) };
+    let missing =
+        |at| step(1, at, Op::Stat { target: Target::Path("d/e".into()) }, missing_answer());
+    let seen = |profile: &str, looks: &[Step]| {
+        let removed = step(0, (6, 20), Op::Rmdir { path: "d/e".into() }, Outcome::ok(0));
+        let mut steps = vec![
+            step(0, (0, 1), mkdir("d"), Outcome::ok(0)),
+            step(0, (2, 3), mkdir("d/e"), Outcome::ok(0)),
+            step(0, (4, 5), mkdir("d/x"), Outcome::ok(0)),
+            removed,
+        ];
+        steps.extend_from_slice(looks);
+        is_explained_on(profile, &steps)
+    };
+    let (begun, half) = (stat_of("d/e", 1, (7, 8)), stat_of("d/e", 0, (9, 10)));
+    assert!(seen("tmpfs", &[begun.clone(), half.clone()]));
+    assert!(seen("tmpfs", &[begun.clone(), half.clone(), missing((11, 12))]));
+    // Through FUSE, and on the reference, links and name go at once.
+    assert!(!seen("reffs", &[begun.clone(), half.clone()]));
+    assert!(!seen("model", &[begun.clone(), half.clone()]));
+    // A name that is gone stays gone, links that are gone too.
+    assert!(!seen("tmpfs", &[missing((7, 8)), half.clone()]));
+    assert!(!seen("tmpfs", &[half.clone(), stat_of("d/e", 2, (11, 12))]));
+    // After the removal has returned nothing is found, and beside it only what is removed.
+    assert!(!seen("tmpfs", &[begun, stat_of("d/e", 0, (21, 22))]));
+    assert!(!seen("tmpfs", &[stat_of("d/x", 0, (7, 8))]));
+    // Who takes the lock of the directory waits until the name is gone.
+    let again = step(1, (11, 12), Op::Rmdir { path: "d/e".into() }, Outcome::ok(0));
+    assert!(!seen("tmpfs", &[half, again]));
+}
+
+/// What FUSE refuses beside calls that take names away (both seen on RefFS), and what it does not.
+#[test]
+fn fuse_refuses_an_open_twice_too_late_and_a_link_of_what_lost_a_name() {
+    let file = OpenFlags::O_CREAT | OpenFlags::O_RDWR;
+    let open =
+        |slot, path: &str, flags| Op::Open { slot, path: path.into(), flags, mode: Mode(0o644) };
+    let rename =
+        |from: &str, to: &str, flags| Op::Rename { from: from.into(), to: to.into(), flags };
+    let none = RenameFlags::empty();
+    let link = |from: &str, to: &str| Op::Link { from: from.into(), to: to.into(), follow: false };
+    let made = |steps: &[(u64, Op)]| -> Vec<Step> {
+        let made = steps.iter().map(|(at, op)| step(0, (*at, at + 1), op.clone(), Outcome::ok(0)));
+        made.collect()
+    };
+    let opened = |profile: &str, moves: &[Op], answer: Outcome, at: (u64, u64)| {
+        let files = ["a", "b", "f"].iter().enumerate();
+        let mut steps =
+            made(&files.map(|(n, path)| (2 * n as u64, open(0, path, file))).collect::<Vec<_>>());
+        let moves = moves.iter().enumerate().map(|(n, op)| {
+            let at = 11 + 2 * n as u64;
+            step(0, (at, at + 1), op.clone(), Outcome::ok(0))
+        });
+        steps.extend(moves);
+        steps.push(step(1, at, open(0, "f", OpenFlags::O_RDWR), answer.clone()));
+        // Refused, it has let go of what the slot had.
+        let held = if answer.result.is_ok() { Outcome::ok(0) } else { Outcome::err(Errno::EBADF) };
+        steps.push(step(1, (30, 31), Op::Close { slot: 0 }, held));
+        is_explained_on(profile, &steps)
+    };
+    let stale = Outcome::err(Errno::ESTALE);
+    let twice = [rename("a", "f", none), rename("b", "f", none)];
+    assert!(opened("reffs", &twice, stale.clone(), (10, 20)));
+    assert!(opened("reffs", &twice, Outcome::ok(0), (10, 20)));
+    assert!(!opened("reffs", &twice[..1], stale.clone(), (10, 20)));
+    assert!(!opened("reffs", &twice, stale.clone(), (21, 22)));
+    assert!(!opened("reffs", &twice, Outcome::err(Errno::EIO), (10, 20)));
+    assert!(!opened("tmpfs", &twice, stale.clone(), (10, 20)));
+    let kept = [twice[0].clone(), rename("b", "f", RenameFlags::RENAME_EXCHANGE)];
+    assert!(!opened("reffs", &kept, stale, (10, 20)));
+
+    let linked = |profile: &str, moved: &Op, at: (u64, u64)| {
+        let files = [(0, open(0, "a", file)), (2, open(1, "f", file)), (4, link("f", "g"))];
+        let mut steps = made(&files);
+        steps.push(step(0, (11, 15), moved.clone(), Outcome::ok(0)));
+        steps.push(step(1, at, link("g", "h"), missing_answer()));
+        let target = Target::Path("h".into());
+        steps.push(step(1, (30, 31), Op::Stat { target }, missing_answer()));
+        is_explained_on(profile, &steps)
+    };
+    let replaces = rename("a", "f", none);
+    assert!(linked("reffs", &replaces, (12, 20)));
+    assert!(linked("reffs", &Op::Unlink { path: "f".into() }, (12, 20)));
+    assert!(!linked("reffs", &replaces, (21, 22)));
+    assert!(!linked("tmpfs", &replaces, (12, 20)));
+    assert!(!linked("reffs", &rename("a", "f", RenameFlags::RENAME_EXCHANGE), (12, 20)));
+    assert!(!linked("reffs", &Op::Unlink { path: "a".into() }, (12, 20)));
+}
+
 /// A read may be torn beside a write of its file, not beside a write of another one.
 #[test]
 fn a_read_is_torn_by_writes_of_its_file_alone() {
@@ -264,6 +370,10 @@ fn a_flip_of_a_call_that_overlaps_no_other_is_refused() {
 
 fn step(caller: u32, (from, to): (u64, u64), op: Op, outcome: Outcome) -> Step {
     Step { caller, interval: Interval::new(from, to), ..Step::new(0, op, outcome) }
+}
+
+fn missing_answer() -> Outcome {
+    Outcome::err(Errno::ENOENT)
 }
 
 fn history(steps: Vec<Step>) -> History {

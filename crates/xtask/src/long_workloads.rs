@@ -49,7 +49,15 @@ const RACED: [(&str, bool); 8] = [
 struct Row {
     name: String,
     args: Vec<String>,
+    /// More arguments for every second piece.
+    even: &'static [&'static str],
 }
+
+/// Dogfood's bugs needed unusual options.
+const UNUSUAL: &[&str] = &["--options", "random"];
+
+/// A disk that takes its time.
+const LATE: &[&str] = &["--disk-delay", "50"];
 
 /// Layered workloads on the file systems of the paper, beside tours and walks.
 pub(crate) fn layered(minutes: u64, fathom: Fathom<'_>) -> Result<()> {
@@ -59,6 +67,7 @@ pub(crate) fn layered(minutes: u64, fathom: Fathom<'_>) -> Result<()> {
         WAYS.iter().map(move |(way, args)| {
             let guest = ["--guest", kernel.as_str()];
             Row {
+                even: if *way == "layered" { UNUSUAL } else { &[] },
                 name: format!("{subject} {way}"),
                 args: [&["check", subject], *args, &guest[..]]
                     .concat()
@@ -104,7 +113,7 @@ pub(crate) fn callers(minutes: u64, fathom: Fathom<'_>) -> Result<()> {
         }
         let place = if *in_guest { "guest" } else { "here" };
         let args = args.into_iter().map(str::to_owned).collect();
-        Row { name: format!("{subject} {place}"), args }
+        Row { name: format!("{subject} {place}"), args, even: if *in_guest { LATE } else { &[] } }
     });
     run("callers", &kernel, minutes, rows.collect(), fathom)
 }
@@ -127,10 +136,12 @@ fn run(
         let (budget, seed) = (format!("{PIECE_MINUTES}m"), piece.to_string());
         let mut args: Vec<&str> = row.args.iter().map(String::as_str).collect();
         args.extend(["--budget", &budget, "--seed", &seed]);
+        let more = if piece % 2 == 0 { row.even } else { &[] };
+        args.extend(more);
         let (code, report) = fathom(&args)?;
         match report["error"].as_str().filter(|_| code == Some(2)) {
             Some(error) => failed.push(format!("{}, piece {piece}: {error}", row.name)),
-            None => ledger.add(&row.name, piece, &result(kernel, piece, code, &report))?,
+            None => ledger.add(&row.name, piece, &result(kernel, (piece, more), code, &report))?,
         }
         println!("{}, piece {piece}: {} calls", row.name, report["ops"]);
     }
@@ -145,7 +156,7 @@ fn run(
     Ok(())
 }
 
-fn result(kernel: &str, piece: u64, code: Option<i32>, report: &Value) -> Value {
+fn result(kernel: &str, (piece, more): (u64, &[&str]), code: Option<i32>, report: &Value) -> Value {
     let structure = report["structure"].as_array().filter(|_| piece == 1);
     let structure = structure.map(|samples| {
         let step = samples.len().div_ceil(SAMPLES).max(1);
@@ -154,6 +165,8 @@ fn result(kernel: &str, piece: u64, code: Option<i32>, report: &Value) -> Value 
     json!({
         "kernel": ledger::kernel_name(kernel),
         "code": code,
+        "more": more.join(" "),
+        "subject": report["subject"],
         "ops": report["ops"],
         "overlaps": report["overlaps"],
         "seconds": report["seconds"],
@@ -186,9 +199,12 @@ mod tests {
     fn pieces_of_a_row_become_one_line() {
         let found = json!([{"signature": "no_order write ok/ok"}]);
         let report = json!({ "ops": 10, "overlaps": 3, "seconds": 300.0, "findings": found });
-        let (first, second) =
-            (result("6.12", 1, Some(1), &report), result("6.12", 2, Some(1), &report));
+        let (first, second) = (
+            result("6.12", (1, &[]), Some(1), &report),
+            result("6.12", (2, LATE), Some(1), &report),
+        );
         let line = line("ext4 guest", &[&first, &second]);
+        assert_eq!((&first["more"], &second["more"]), (&json!(""), &json!("--disk-delay 50")));
         assert_eq!(line, "| ext4 guest | 10 | 20 | 6 | no_order write ok/ok |");
     }
 }

@@ -90,13 +90,8 @@ pub(crate) fn run(
 
 /// Races are for guests: a file system of the kernel that they break may take the machine with it.
 fn check_place(spec: &Spec, on_host: bool) -> Result<()> {
-    let name = spec.to_string();
-    let name = name.split([' ', ':']).next().unwrap_or_default().to_owned();
-    let rows = catalogue().rows();
-    let row = rows.iter().find(|row| row.name == name);
-    let in_kernel = |need: &Need| matches!(need, Need::KernelType(_));
-    let is_kernel = row.is_some_and(|row| row.needs.iter().any(in_kernel));
-    if is_kernel && !HARMLESS.contains(&&*name) && !on_host && worker::in_guest().is_none() {
+    let name = base_name(spec);
+    if is_kernels(spec) && !HARMLESS.contains(&&*name) && !on_host && worker::in_guest().is_none() {
         bail!(
             "several callers at once on {name} can hang or break the kernel: run them in a guest \
              (--guest KERNEL), or with --on-host if nothing here matters"
@@ -105,12 +100,28 @@ fn check_place(spec: &Spec, on_host: bool) -> Result<()> {
     Ok(())
 }
 
+/// The name of a subject without what was asked for beyond it.
+fn base_name(spec: &Spec) -> String {
+    spec.to_string().split([' ', ':']).next().unwrap_or_default().to_owned()
+}
+
+/// Whether the kernel serves it by itself.
+fn is_kernels(spec: &Spec) -> bool {
+    let name = base_name(spec);
+    let rows = catalogue().rows();
+    let row = rows.iter().find(|row| row.name == name);
+    let in_kernel = |need: &Need| matches!(need, Need::KernelType(_));
+    row.is_some_and(|row| row.needs.iter().any(in_kernel))
+}
+
 fn plan(args: &CheckArgs, callers: u32, checked: &CheckPlan) -> CallersPlan {
     let mut plan = CallersPlan::new(checked.plan.seed, callers, checked.plan.reference.clone());
     if let Some(calls) = args.calls {
         plan.calls = usize::from(calls);
     }
     plan.theme = args.theme;
+    plan.remounts = is_kernels(&checked.spec);
+    plan.disk_delay_ns_max = args.disk_delay.map(|micros| u64::from(micros) * 1000);
     plan.relaxations = Relaxations::of_profile(&profile(checked));
     plan.calls_max = checked.plan.ops_max;
     plan.budget = checked.plan.budget;
@@ -154,6 +165,7 @@ fn finish(run: &mut Run, report: &CallersReport) {
             "operations" => "calls of several callers at once",
             "rounds" => "histories that were judged",
             "overlaps" => "pairs of calls that overlapped",
+            "remounts" => "times that the file system was synced and remounted beside the calls",
             "unknown" => "histories on which the search gave up",
             "fscks" => "times its checker looked at the disk",
             _ => "",
@@ -172,6 +184,7 @@ fn dry_run(checked: &CheckPlan, plan: &CallersPlan, json: bool) -> Result<String
         "callers": plan.callers,
         "calls": plan.calls,
         "theme": plan.theme.map_or("any", |theme| theme.name()),
+        "disk_delay_ns": plan.disk_delay_ns_max.unwrap_or(0),
         "seed": plan.seed,
         "relaxed": relaxed(plan),
     });
@@ -214,6 +227,7 @@ fn report_json(
         "ops": report.calls,
         "rounds": report.rounds,
         "overlaps": report.overlaps,
+        "remounts": report.remounts,
         "unknown": report.unknown,
         "fscks": report.fscks,
         "histories": report.histories.to_string(),

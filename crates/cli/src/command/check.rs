@@ -27,7 +27,7 @@ pub(crate) fn run(args: &CheckArgs, out: &Path, json: bool) -> Result<Ending> {
     let args = &args;
     announce(args);
     fathom_subjects::daemon::set_limits(args.start_within, args.stop_within);
-    let checked = watched(Activity::SettingUp, || plan::of_check(args))?;
+    let checked = watched(Activity::SettingUp, || plan::of_check(args, out))?;
     if let Some(callers) = args.callers {
         return super::callers::run(args, callers, &checked, out, json);
     }

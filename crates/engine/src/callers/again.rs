@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
+use fathom_core::schedule::DiskDelays;
 use fathom_core::{HarnessFault, Schedule, Testbed};
 use fathom_record::minimise;
 
@@ -70,30 +71,42 @@ impl<'a> Again<'a> {
         let tries = (often * 4 * SHOWN_MIN).min(TRIES_MAX);
         let mut best: Option<(Round, Seen, Wrong)> = None;
         let mut fault = None;
-        let places: Vec<(usize, usize)> = places(&finding.round.schedule);
-        let whole = finding.round.clone();
+        let mut whole = finding.round.clone();
         let class = finding.wrong.class();
-        let shrunk = minimise(places, deadline, |kept: &[(usize, usize)]| {
-            let round = Round { schedule: part(&whole.schedule, kept), ..whole.clone() };
+        let mut still_shows = |again: &mut Self, round: Round| {
             // What shows once by chance may never show again.
             let mut shown = 0;
             for _ in 0..tries {
                 if fault.is_some() || Instant::now() >= deadline {
                     break;
                 }
-                match self.once(&round) {
+                match again.once(&round) {
                     Ok(Some((seen, wrong))) if wrong.class() == class => {
                         shown += 1;
                         if shown == SHOWN_MIN {
                             best = Some((round, seen, wrong));
-                            return Ok(Some(kept.to_vec()));
+                            return true;
                         }
                     }
                     Ok(_) => {}
                     Err(error) => fault = Some(error),
                 }
             }
-            Ok::<_, Infallible>(None)
+            false
+        };
+        // Without what happens beside the calls, or with less of it; then without calls.
+        for schedule in calmer(&whole.schedule) {
+            let round = Round { schedule, ..whole.clone() };
+            if still_shows(self, round.clone()) {
+                whole = round;
+                break;
+            }
+        }
+        let places: Vec<(usize, usize)> = places(&whole.schedule);
+        let shrunk = minimise(places, deadline, |kept: &[(usize, usize)]| {
+            let round = Round { schedule: part(&whole.schedule, kept), ..whole.clone() };
+            let shows = still_shows(self, round);
+            Ok::<_, Infallible>(shows.then(|| kept.to_vec()))
         });
         drop(shrunk);
         if let Some((round, seen, wrong)) = best {
@@ -116,7 +129,23 @@ fn part(schedule: &Schedule, kept: &[(usize, usize)]) -> Schedule {
         let kept = kept.iter().filter(|(of, _)| *of == lane);
         kept.map(|(_, call)| calls[*call].clone()).collect()
     });
-    Schedule { lanes: lanes.collect() }
+    Schedule { lanes: lanes.collect(), ..schedule.clone() }
+}
+
+/// The schedules with less beside the calls, the least first: without what happens to the file system, and with
+/// a disk that is less late.
+fn calmer(schedule: &Schedule) -> Vec<Schedule> {
+    let Schedule { lanes, remounts, disk } = schedule;
+    let disks = [None, disk.map(|disk| DiskDelays { max_ns: disk.max_ns / 8, ..disk }), *disk];
+    let remounts = [&[][..], &remounts[..1.min(remounts.len())], &remounts[..]];
+    let mut all: Vec<Schedule> = Vec::new();
+    for (disk, remounts) in disks.into_iter().flat_map(|disk| remounts.map(|it| (disk, it))) {
+        let one = Schedule { lanes: lanes.clone(), remounts: remounts.to_vec(), disk };
+        if one != *schedule && !all.contains(&one) {
+            all.push(one);
+        }
+    }
+    all
 }
 
 /// How often a recorded round shows something wrong.
@@ -168,4 +197,25 @@ pub fn repeat(
     }
     again.subject.step_aside();
     Ok(repeated)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_beside_the_calls_is_left_out_first() {
+        let disk = Some(DiskDelays { seed: 1, max_ns: 800 });
+        let schedule = |remounts: &[u64], disk| Schedule {
+            remounts: remounts.to_vec(),
+            disk,
+            ..Schedule::default()
+        };
+        let all = calmer(&schedule(&[3, 4], disk));
+        let less = Some(DiskDelays { seed: 1, max_ns: 100 });
+        assert_eq!(all.len(), 8);
+        assert_eq!(all[..2], [schedule(&[], None), schedule(&[3], None)]);
+        assert!(all.contains(&schedule(&[3], less)) && !all.contains(&schedule(&[3, 4], disk)));
+        assert_eq!(calmer(&Schedule::default()), []);
+    }
 }

@@ -41,6 +41,10 @@ pub struct CallersPlan {
     pub calls: usize,
     /// Greatest delay before a call, in nanoseconds.
     pub delay_ns_max: u64,
+    /// Whether the file system is synced and remounted beside some of the rounds.
+    pub remounts: bool,
+    /// Lets the requests to the disk take up to so many nanoseconds.
+    pub disk_delay_ns_max: Option<u64>,
     /// What every round is about; otherwise the seed says it.
     pub theme: Option<Theme>,
     /// The reference of the subject.
@@ -71,6 +75,8 @@ impl CallersPlan {
             callers,
             calls: 12,
             delay_ns_max: 3000,
+            remounts: false,
+            disk_delay_ns_max: None,
             theme: None,
             reference,
             relaxations: Relaxations::none(),
@@ -92,6 +98,8 @@ pub struct CallersReport {
     pub rounds: u64,
     /// Calls that were executed at once.
     pub calls: u64,
+    /// Times that the file system was remounted beside them.
+    pub remounts: u64,
     /// Pairs of calls that overlapped.
     pub overlaps: u64,
     /// Histories on which the search gave up.
@@ -179,6 +187,7 @@ impl Campaign<'_> {
         self.report.histories += Digest::of(DOMAIN_HISTORY, text.as_bytes());
         self.report.rounds += 1;
         self.report.calls += round.schedule.len() as u64;
+        self.report.remounts += round.schedule.remounts.len() as u64;
         self.report.overlaps += seen.history.overlaps() as u64;
     }
 
@@ -250,6 +259,7 @@ impl Campaign<'_> {
                 ("operations", report.calls),
                 ("rounds", report.rounds),
                 ("overlaps", report.overlaps),
+                ("remounts", report.remounts),
                 ("fscks", report.fscks),
                 ("unknown", report.unknown),
             ],

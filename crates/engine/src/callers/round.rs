@@ -1,6 +1,6 @@
 //! One round: what callers do at once, and what was seen of it.
 
-use fathom_core::schedule::Planned;
+use fathom_core::schedule::{DiskDelays, Planned};
 use fathom_core::{Activity, Caller, HarnessFault, Op, Schedule, Step, Testbed};
 use fathom_model::Model;
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,12 @@ const DELAY_PERCENT: u32 = 50;
 
 /// Share of rounds in which one more caller does nothing but sync.
 const SYNC_PERCENT: u32 = 25;
+
+/// Share of rounds beside which somebody syncs and remounts.
+const REMOUNT_PERCENT: u32 = 25;
+
+/// Share of rounds in which the disk is late, if the plan lets it be.
+const SLOW_PERCENT: u32 = 75;
 
 /// What is done in one round, from an empty file system on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,7 +83,20 @@ impl RoundMaker {
             lanes.push(syncs.map(|op| self.planned(op, &mut choices)).collect());
         }
         let theme = theme.name().to_owned();
-        Round { number, theme, setup, schedule: Schedule { lanes } }
+        let remounts = self.remounts(&mut choices);
+        let max_ns = plan.disk_delay_ns_max.filter(|_| choices.percent(SLOW_PERCENT));
+        let seed = choices.below(u64::MAX);
+        let disk = max_ns.map(|max_ns| DiskDelays { seed, max_ns });
+        Round { number, theme, setup, schedule: Schedule { lanes, remounts, disk } }
+    }
+
+    /// The delays before remounts beside the callers, in some of the rounds.
+    fn remounts(&self, choices: &mut Choices) -> Vec<u64> {
+        if !choices.percent(REMOUNT_PERCENT) || !self.plan.remounts {
+            return Vec::new();
+        }
+        let longest = self.plan.delay_ns_max.saturating_mul(2);
+        (0..self.plan.calls / 4).map(|_| choices.below(longest + 1)).collect()
     }
 
     fn planned(&self, op: Op, choices: &mut Choices) -> Planned {
@@ -117,6 +136,7 @@ impl Round {
         monitor: &CallMonitor,
     ) -> Result<Seen, HarnessFault> {
         monitor.begin_activity(Activity::Restoring);
+        subject.expect_callers(&self.schedule);
         let reset = subject.reset();
         monitor.end();
         reset?;

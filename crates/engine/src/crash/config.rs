@@ -46,6 +46,10 @@ pub struct CrashConfig {
     /// Whether workloads that begin alike are judged alike: see [`super::prefixes`].
     #[serde(default)]
     pub prefixes: bool,
+    /// Most crash states of one given workload that are judged, or 0 for all: of more, points at which the power
+    /// fails are left out evenly. A point is judged whole.
+    #[serde(default)]
+    pub workload_states_max: u64,
     /// The limits above which the enumeration of a level turns into sampling.
     pub bounds: Bounds,
     /// The rule by which states count as the same.

@@ -102,6 +102,8 @@ pub struct WorkloadCounts {
     /// The last one, if the time was over before all of its disks were examined: the power failed only in its
     /// beginning.
     pub cut_short: u64,
+    /// Crash states that were left out: [`CrashConfig::workload_states_max`].
+    pub left_out: u64,
 }
 
 /// Goals that every run should reach: otherwise it has tested less than it seems.

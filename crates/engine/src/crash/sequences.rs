@@ -129,6 +129,7 @@ impl Run<'_> {
             counts.not_followed += u64::from(!followed && !is_cut_short);
             counts.cut_short += u64::from(is_cut_short);
             counts.ops += ops.len() as u64;
+            counts.left_out += self.system.take_left_out();
             let progress = Progress {
                 states: counts.workloads,
                 transitions: counts.ops,

@@ -93,12 +93,23 @@ pub(super) struct Call<'h> {
     pub(super) relaxed: Option<Relaxed>,
     /// The steps of its path, after each of which others may come: none if nobody changes names meanwhile.
     pub(super) walks: usize,
+    /// It removes a name that others may still find meanwhile: one more step.
+    pub(super) leaves: bool,
 }
 
 impl Call<'_> {
+    /// Whether it answered what it may be refused with.
+    pub(super) fn is_refused(&self) -> bool {
+        match (&self.relaxed, &self.outcome.result) {
+            (Some(Relaxed::Refused(with)), Err(errno)) => with == errno,
+            _ => false,
+        }
+    }
+
     /// All steps before the one in which it answers.
     pub(super) fn steps(&self) -> usize {
-        self.walks + usize::from(matches!(self.relaxed, Some(Relaxed::Fields(_))))
+        let glimpses = matches!(self.relaxed, Some(Relaxed::Fields(_)));
+        self.walks + usize::from(glimpses || self.leaves)
     }
 }
 
@@ -134,6 +145,7 @@ impl<'h> Prepared<'h> {
                 only_looks: only_looks(&step.op, &step.outcome),
                 relaxed: None,
                 walks: 0,
+                leaves: false,
             });
         }
         let mut lanes: Vec<Vec<Call<'h>>> = lanes.into_values().collect();
@@ -172,12 +184,13 @@ impl<'h> Prepared<'h> {
                     .collect();
                 let relaxed = relaxations.of(call.op, &beside, !overlapping.is_empty());
                 let walks = relaxations.walks(call.op, &beside);
-                found.push((lane, index, relaxed, walks));
+                let leaves = relaxations.leaves(call.op, &beside);
+                found.push((lane, index, relaxed, walks, leaves));
             }
         }
-        for (lane, index, relaxed, walks) in found {
+        for (lane, index, relaxed, walks, leaves) in found {
             let call = &mut self.lanes[lane][index];
-            (call.relaxed, call.walks) = (relaxed, walks);
+            (call.relaxed, call.walks, call.leaves) = (relaxed, walks, leaves);
         }
     }
 

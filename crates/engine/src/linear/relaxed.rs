@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fathom_core::flags::OpenFlags;
-use fathom_core::{FsBytes, FsPath, Mode, Op, Outcome, Payload, Stat};
+use fathom_core::flags::{OpenFlags, RenameFlags};
+use fathom_core::{Errno, FsBytes, FsPath, Mode, Op, Outcome, Payload, Stat, Target};
 use fathom_model::Model;
 use serde::Deserialize;
 
@@ -51,6 +51,8 @@ pub(super) enum Relaxed {
     Names(BTreeSet<FsBytes>),
     /// Counts are not compared.
     Counts,
+    /// It may end with this, without an effect.
+    Refused(Errno),
 }
 
 /// How far writes that go on while somebody looks can come.
@@ -61,6 +63,9 @@ pub(super) struct Written {
     /// Greatest end of the others.
     until: u64,
 }
+
+/// The kernel tries to open a stale file once more, so that it takes two calls to make it fail.
+const TAKES_UNTIL_STALE: usize = 2;
 
 /// The size of a file grows by as much at once, while it is written to.
 const PAGE_BYTES: u64 = 4096;
@@ -112,14 +117,40 @@ impl Relaxations {
                 (!names.is_empty()).then_some(Relaxed::Names(names))
             }
             Op::Statfs { .. } if self.has("space") && overlaps => Some(Relaxed::Counts),
+            Op::Open { .. } if self.has("stale-open") => {
+                let takes = beside.iter().filter(|op| takes_a_name(op)).count();
+                (takes >= TAKES_UNTIL_STALE).then_some(Relaxed::Refused(Errno::ESTALE))
+            }
+            Op::Link { .. } if self.has("counted-twice") && any(takes_a_name) => {
+                Some(Relaxed::Refused(Errno::ENOENT))
+            }
             _ => None,
         }
+    }
+
+    /// Whether the name that a call removes may be found while it does: if somebody looks at what had it.
+    pub(super) fn leaves(&self, op: &Op, beside: &[&Op]) -> bool {
+        let (Op::Rmdir { path } | Op::Unlink { path }) = op else { return false };
+        let same = |other: &&Op| {
+            looked_up(other).is_some_and(|other| other.file_name() == path.file_name())
+        };
+        self.has("removal") && beside.iter().any(same)
     }
 
     /// The steps of the path of a call between which others may come: none if they change no names.
     pub(super) fn walks(&self, op: &Op, beside: &[&Op]) -> usize {
         let changed = beside.iter().any(|op| !bound(op).is_empty());
         if changed && self.has("walk") { Model::steps_before(op) } else { 0 }
+    }
+}
+
+/// Whether a file can lose a name by an operation.
+fn takes_a_name(op: &Op) -> bool {
+    let keeps_both = RenameFlags::RENAME_EXCHANGE | RenameFlags::RENAME_NOREPLACE;
+    match op {
+        Op::Unlink { .. } => true,
+        Op::Rename { flags, .. } => !flags.intersects(keeps_both),
+        _ => false,
     }
 }
 
@@ -136,6 +167,14 @@ fn written(beside: &[&Op]) -> Written {
         }
     }
     all
+}
+
+/// The path of a call that looks it up without the lock of the directory that the last name is in.
+fn looked_up(op: &Op) -> Option<&FsPath> {
+    match op {
+        Op::Stat { target: Target::Path(path) | Target::Link(path) } => Some(path),
+        _ => None,
+    }
 }
 
 fn changes_data(op: &Op) -> bool {
@@ -198,6 +237,8 @@ impl Relaxed {
                 torn(glimpse, expected, found, *written).is_some_and(|it| fits(&it))
             }
             Relaxed::Names(names) => same_but_names(expected, found, names),
+            // The search lets it end without an effect.
+            Relaxed::Refused(_) => false,
         }
     }
 }
@@ -246,8 +287,6 @@ fn same_but_names(expected: &Outcome, found: &Outcome, names: &BTreeSet<FsBytes>
 
 #[cfg(test)]
 mod tests {
-    use fathom_core::Target;
-
     use super::*;
 
     #[test]
@@ -264,7 +303,12 @@ mod tests {
             Relaxations::of_profile(profile).iter().map(|(name, _)| name.to_owned()).collect()
         };
         assert_eq!(names("model"), ["space"]);
-        assert_eq!(names("reffs"), ["listing", "space", "torn-read", "torn-stat", "walk"]);
+        let of_fuse = ["counted-twice", "listing", "space", "stale-open", "torn-read", "torn-stat"];
+        assert_eq!(names("reffs"), [&of_fuse[..], &["walk"]].concat());
+        assert_eq!(
+            names("tmpfs"),
+            ["listing", "removal", "space", "torn-read", "torn-stat", "walk"]
+        );
         assert!(names("ext4").contains(&"torn-read".to_owned()));
         assert!(!names("xfs").contains(&"torn-read".to_owned()));
         assert!(names("overlay-ext4").contains(&"torn-read".to_owned()));

@@ -312,6 +312,11 @@ impl<'a, 'h> Search<'a, 'h> {
             if let Err(errno) = node.model.advance(call.caller, call.op, done) {
                 return self.answered(node, lane, call, Outcome::err(errno), goal);
             }
+        } else if call.leaves {
+            let outcome = node.model.take_away(call.caller, call.op, call.walks);
+            if outcome.result.is_err() {
+                return self.answered(node, lane, call, outcome, goal);
+            }
         } else {
             let glimpse = node.model.clone().finish(call.caller, call.op, call.walks);
             node.begun[lane].glimpse = Some(glimpse);
@@ -325,8 +330,17 @@ impl<'a, 'h> Search<'a, 'h> {
         let call = self.call(&node, lane)?;
         self.executed += 1;
         let done = node.begun[lane].steps.min(call.walks);
+        if !call.is_refused() || Some(call.place) == goal.open {
+            let expected = node.model.finish(call.caller, call.op, done);
+            return self.answered(node, lane, call, expected, goal);
+        }
+        let mut refused = node.clone();
         let expected = node.model.finish(call.caller, call.op, done);
-        self.answered(node, lane, call, expected, goal)
+        if self.fits(call, &expected) {
+            return self.answered(node, lane, call, expected, goal);
+        }
+        refused.model.refuse(call.caller, call.op);
+        self.answered(refused, lane, call, call.outcome.clone(), goal)
     }
 
     fn answered(

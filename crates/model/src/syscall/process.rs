@@ -8,7 +8,7 @@ use fathom_core::Mode;
 use super::Model;
 use super::callers::Others;
 use super::file::Files;
-use super::steps::Reached;
+use super::steps::{Leaving, Reached};
 use crate::config::Config;
 use crate::volume::{Identity, Ino, ROOT};
 
@@ -22,6 +22,8 @@ pub(super) struct Process {
     pub(super) directory: Ino,
     /// Where a call that is done in steps has come to, pinned.
     pub(super) reached: Reached,
+    /// The name that it is removing, if that is done in steps.
+    pub(super) leaving: Option<Leaving>,
 }
 
 impl Process {
@@ -33,6 +35,7 @@ impl Process {
             umask: Mode(config.umask.0 & 0o777),
             directory: ROOT,
             reached: Reached::Nothing,
+            leaving: None,
         }
     }
 
@@ -41,6 +44,7 @@ impl Process {
         self.files = Files::default();
         self.directory = ROOT;
         self.reached = Reached::Nothing;
+        self.leaving = None;
     }
 
     /// Whether the two have the same identity, mask and working directory, and no open files.
@@ -48,15 +52,16 @@ impl Process {
         let closed = |process: &Process| process.files.iter().next().is_none();
         closed(self)
             && closed(other)
-            && (&self.identity, self.umask, self.directory, self.reached)
-                == (&other.identity, other.umask, other.directory, other.reached)
+            && (&self.identity, self.umask, self.directory, self.reached, &self.leaving)
+                == (&other.identity, other.umask, other.directory, other.reached, &other.leaving)
     }
 
     /// What it keeps on the volume: its open files, its working directory, and where a call has come to.
     pub(super) fn pinned(&self) -> impl Iterator<Item = Ino> {
         let directory = Some(self.directory).filter(|directory| *directory != ROOT);
         let files = self.files.iter().map(|(_, file)| file.ino);
-        files.chain(directory).chain(self.reached.ino())
+        let leaving = self.leaving.as_ref().map(|leaving| leaving.ino);
+        files.chain(directory).chain(self.reached.ino()).chain(leaving)
     }
 }
 

@@ -12,6 +12,7 @@ const DOMAIN_SLOT: u64 = 7;
 const DOMAIN_PROCESS: u64 = 8;
 const DOMAIN_DIRECTORY: u64 = 9;
 const DOMAIN_REACHED: u64 = 40;
+const DOMAIN_LEAVING: u64 = 44;
 
 impl Model {
     /// Digest of the visible tree and of every process (open files, identity, mask, working
@@ -68,6 +69,15 @@ impl Model {
             packed.push(u8::from(matches!(process.reached, Reached::Node(_))));
             packed.extend_from_slice(caller_bytes);
             *sum += Digest::of(DOMAIN_REACHED, &packed);
+        }
+        if let Some(leaving) = &process.leaving {
+            packed.clear();
+            self.pack_inode(leaving.dir, &mut packed);
+            self.pack_inode(leaving.ino, &mut packed);
+            packed.extend_from_slice(&leaving.name);
+            packed.push(0);
+            packed.extend_from_slice(caller_bytes);
+            *sum += Digest::of(DOMAIN_LEAVING, &packed);
         }
     }
 

@@ -7,10 +7,10 @@
 use std::borrow::Cow;
 
 use fathom_core::flags::OpenFlags;
-use fathom_core::{Caller, Errno, FsPath, Op, OperandMut, Outcome, Target};
+use fathom_core::{Caller, Errno, FsPath, Kind, Op, OperandMut, Outcome, Target};
 
 use super::Model;
-use super::resolve::Follow;
+use super::resolve::{Follow, Last};
 use crate::volume::Ino;
 
 /// Where a call has come to.
@@ -31,6 +31,15 @@ impl Reached {
             Reached::Directory(ino) | Reached::Node(ino) => Some(ino),
         }
     }
+}
+
+/// A name that goes: what it led to has lost it already, but who walks without a lock still finds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Leaving {
+    pub(super) dir: Ino,
+    pub(super) name: Vec<u8>,
+    /// Pinned.
+    pub(super) ino: Ino,
 }
 
 /// The path of an operation that is walked in steps, and how its end is found before the operation acts: `None`
@@ -112,18 +121,90 @@ impl Model {
         let mut ahead = left.as_bytes().splitn(2, |byte| *byte == b'/');
         let next = FsPath::from(ahead.next().unwrap_or_default());
         match (ahead.next(), finds) {
-            (Some(_), _) => self.resolve_dir(&next, Follow::Yes).map(Reached::Directory),
-            (None, Some(follow)) => self.resolve(&next, follow).map(Reached::Node),
+            (Some(_), _) => {
+                let found = self.resolve_dir(&next, Follow::Yes);
+                self.or_leaving(found, &next, |kind| kind == Kind::Dir).map(Reached::Directory)
+            }
+            (None, Some(follow)) => {
+                let found = self.resolve(&next, follow);
+                let ends = |kind: Kind| follow == Follow::No || kind != Kind::Symlink;
+                self.or_leaving(found, &next, ends).map(Reached::Node)
+            }
             (None, None) => Ok(self.current.reached),
         }
     }
 
+    /// What a name led to that somebody is removing, if it was not found otherwise.
+    fn or_leaving(
+        &self,
+        found: Result<Ino, Errno>,
+        name: &FsPath,
+        fits: impl Fn(Kind) -> bool,
+    ) -> Result<Ino, Errno> {
+        if found != Err(Errno::ENOENT) {
+            return found;
+        }
+        let dir = match self.current.reached {
+            Reached::Directory(dir) => dir,
+            Reached::Nothing | Reached::Node(_) => self.current.directory,
+        };
+        let leaving = self.processes().filter_map(|process| process.leaving.as_ref());
+        let mut same = leaving.filter(|one| one.dir == dir && one.name == name.as_bytes());
+        let it = same.find(|one| self.volume.attr(one.ino).is_ok_and(|attr| fits(attr.kind)));
+        it.map_or(found, |one| Ok(one.ino))
+    }
+
+    /// Removes a name (`rmdir`, `unlink`), of whose path `done` steps are done, but for one thing: until
+    /// [`Model::finish`] walks that are done in steps still find by it what has lost it. `vfs_rmdir` and
+    /// `vfs_unlink` let the file system drop the links and call `d_delete_notify` afterwards.
+    pub fn take_away(&mut self, caller: Caller, op: &Op, done: usize) -> Outcome {
+        let leaving = self.as_caller(caller, |model| model.named_by(op, done));
+        let pinned = leaving.as_ref().is_some_and(|one| self.volume.pin(one.ino).is_ok());
+        let outcome = self.finish(caller, op, done);
+        match leaving.filter(|_| pinned) {
+            Some(one) if outcome.result.is_err() => self.volume.unpin(one.ino),
+            leaving => self.as_caller(caller, |model| model.current_mut().leaving = leaving),
+        }
+        outcome
+    }
+
+    /// The name that a removal takes away, and what it leads to.
+    fn named_by(&self, op: &Op, done: usize) -> Option<Leaving> {
+        let (Op::Rmdir { path } | Op::Unlink { path }) = op else { return None };
+        let left = rest(path, done);
+        let place = self.resolve_parent(&left).ok()?;
+        let Last::Name(name) = &place.last else { return None };
+        let ino = self.lookup(place.dir, name).ok()?;
+        Some(Leaving { dir: place.dir, name: name.to_vec(), ino })
+    }
+
+    /// Ends a call that was refused: it had no effect, but for the slot that `open` lets go of first.
+    pub fn refuse(&mut self, caller: Caller, op: &Op) {
+        self.as_caller(caller, |model| {
+            model.reach(Reached::Nothing);
+            if let Op::Open { slot, .. } = op {
+                model.execute(&Op::Close { slot: *slot });
+            }
+        });
+    }
+
     /// Does what is left of an operation, of which `done` steps are done.
     pub fn finish(&mut self, caller: Caller, op: &Op, done: usize) -> Outcome {
-        if done == 0 {
+        let leaving = self.as_caller(caller, |model| match model.current.leaving {
+            Some(_) => model.current_mut().leaving.take(),
+            None => None,
+        });
+        if let Some(left) = leaving {
+            self.volume.unpin(left.ino);
+            return Outcome::ok(0);
+        }
+        let finds = walked(op).is_some_and(|(_, finds)| finds.is_some());
+        // Who takes no lock at the end of its path finds what is being removed, also at one go.
+        let finds_what_leaves = finds && self.processes().any(|process| process.leaving.is_some());
+        if done == 0 && !finds_what_leaves {
             return self.execute_as(caller, op);
         }
-        if walked(op).is_some_and(|(_, finds)| finds.is_some()) {
+        if finds {
             // The other path of a link starts elsewhere, so what is left of the first one comes before it.
             for step in done..Model::steps_before(op) {
                 if let Err(errno) = self.advance(caller, op, step) {
@@ -272,6 +353,53 @@ mod tests {
         given(&mut m, &[rmdir("d/e"), mkdir("d/e", 0o755)]);
         assert_eq!(m.finish(1, &make, 2), Outcome::err(E::ENOENT));
         m.volume().check_invariants().unwrap();
+    }
+
+    #[test]
+    fn a_name_that_is_being_removed_still_leads_to_what_has_lost_it() {
+        let before = [mkdir("d", 0o755), mkdir("d/e", 0o755), file("f", 0o644), link("f", "g")];
+        let walk = |m: &mut Model, op: &Op| {
+            let steps = Model::steps_before(op);
+            match (0..steps).find_map(|done| m.advance(1, op, done).err()) {
+                Some(errno) => Outcome::err(errno),
+                None => m.finish(1, op, steps),
+            }
+        };
+        let nlink = |outcome: &Outcome| match &outcome.payload {
+            fathom_core::Payload::Stat(stat) => Some(stat.nlink),
+            _ => None,
+        };
+        for (removal, path, links) in [(rmdir("d/e"), "d/e", 0), (unlink("f"), "f", 1)] {
+            let mut m = begun(&before, &removal, 0);
+            let whole = m.state_digest();
+            assert_eq!(m.take_away(2, &removal, 0), Outcome::ok(0));
+            let half = m.state_digest();
+            assert_eq!(nlink(&walk(&mut m, &stat(path))), Some(links), "{path}");
+            assert_eq!(nlink(&m.finish(1, &stat(path), 0)), Some(links), "{path}");
+            // Who takes the lock of the directory finds the name gone.
+            assert_eq!(m.execute_as(1, &removal), Outcome::err(E::ENOENT));
+            assert_eq!(m.finish(2, &removal, 0), Outcome::ok(0));
+            assert_eq!(walk(&mut m, &stat(path)), Outcome::err(E::ENOENT));
+            let mut other = begun(&before, &removal, 0);
+            other.execute(&removal);
+            let gone = other.state_digest();
+            assert!(half != whole && half != gone && m.state_digest() == gone);
+            m.volume().check_invariants().unwrap();
+        }
+        // What cannot be removed leaves nothing.
+        let mut m = begun(&before, &rmdir("d"), 0);
+        let whole = m.state_digest();
+        assert_eq!(m.take_away(0, &rmdir("d"), 0), Outcome::err(E::ENOTEMPTY));
+        assert_eq!(m.state_digest(), whole);
+    }
+
+    #[test]
+    fn a_refused_open_leaves_its_slot_empty() {
+        let again = open(0, "f", OpenFlags::O_RDWR);
+        let mut m = begun(&[file("f", 0o644)], &again, 0);
+        assert_eq!(m.execute_as(1, &again), Outcome::ok(0));
+        m.refuse(1, &again);
+        assert_eq!(m.execute_as(1, &close(0)), Outcome::err(E::EBADF));
     }
 
     #[test]

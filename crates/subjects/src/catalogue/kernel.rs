@@ -24,6 +24,7 @@ const PROFILE: &str = " --profile=";
 const SPACE: &str = " --space=";
 const MKFS_OPTS: &str = " --mkfs-opts=";
 const MOUNT_OPTS: &str = " --mount-opts=";
+const DISK: &str = " --disk=";
 const PROMISES: &str = " --promises=";
 
 /// The oldest kernel with detached mounts.
@@ -101,23 +102,31 @@ impl Family for KernelFileSystems {
 
     fn parse(&self, text: &str) -> Result<Option<Arc<dyn Entry>>, CatalogueError> {
         let (text, promises) = split_off(text, PROMISES);
+        let (text, disk) = split_off(text, DISK);
         let (text, space) = split_off(text, SPACE);
         let (text, mount) = split_off(text, MOUNT_OPTS);
         let (text, mkfs) = split_off(text, MKFS_OPTS);
         let (name, profile) = split_off(text, PROFILE);
         let (name, mutant) = split_off(name, "+");
         let Some(recipe) = Recipe::named(name) else { return Ok(None) };
-        let space_bytes = space
-            .map(|bytes| {
-                bytes.parse().map_err(|_| {
-                    CatalogueError::Refused(format!("{bytes:?} is no number of bytes"))
-                })
-            })
-            .transpose()?;
+        let number = |bytes: &str| {
+            let wrong = |_| CatalogueError::Refused(format!("{bytes:?} is no number of bytes"));
+            bytes.parse::<u64>().map_err(wrong)
+        };
+        let space_bytes = space.map(number).transpose()?;
+        let disk_bytes = disk.map(number).transpose()?;
         let plain =
             Kernel { recipe, options: Options::default(), file: None, promises: None, lie: None };
-        let asked =
-            Asked { profile, mkfs, mount, space_bytes, promises, mutant, ..Asked::default() };
+        let asked = Asked {
+            profile,
+            mkfs,
+            mount,
+            space_bytes,
+            disk_bytes,
+            promises,
+            mutant,
+            ..Asked::default()
+        };
         plain.with(&asked).map(Some)
     }
 }
@@ -139,6 +148,9 @@ impl fmt::Display for Kernel {
         }
         if let Some(bytes) = self.options.space_bytes {
             write!(f, "{SPACE}{bytes}")?;
+        }
+        if let Some(bytes) = self.options.disk_bytes {
+            write!(f, "{DISK}{bytes}")?;
         }
         if let Some(promises) = &self.promises {
             write!(f, "{PROMISES}{promises}")?;
@@ -179,6 +191,7 @@ impl Entry for Kernel {
             return Err(CatalogueError::Refused(text.to_owned()));
         }
         kernel.options.space_bytes = asked.space_bytes.or(kernel.options.space_bytes);
+        kernel.options.disk_bytes = asked.disk_bytes.or(kernel.options.disk_bytes);
         if let Some(promises) = asked.promises {
             read_promises(promises)?;
             kernel.promises = Some(promises.to_owned());

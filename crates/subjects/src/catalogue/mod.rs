@@ -60,6 +60,8 @@ pub struct Asked<'a> {
     pub mount: Option<&'a str>,
     /// So much space is left.
     pub space_bytes: Option<u64>,
+    /// The size of the disk.
+    pub disk_bytes: Option<u64>,
     /// The shape of the device.
     pub geometry: Option<&'a str>,
     /// The promises that a kernel file system is held to: a name, or a file.
@@ -99,6 +101,12 @@ impl Asked<'_> {
             return refused(format!(
                 "{subject} is not served over a network: --nfs, --server, --clients and --lossy are for \
                  nfs:BACKEND"
+            ));
+        }
+        let kernels_disk = offers.space && !offers.network;
+        if self.disk_bytes.is_some() && !kernels_disk {
+            return refused(format!(
+                "{subject} has no disk of its own: --disk is for kernel file systems"
             ));
         }
         if offers.disk == Disk::Unrecorded || offers.space {

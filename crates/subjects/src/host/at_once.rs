@@ -5,14 +5,16 @@
 //! there are several. In a guest the clock stands still while anybody computes, so callers sleep there, and
 //! who wakes first follows from the delays alone.
 
+use std::io;
 use std::sync::{Arc, Barrier};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fathom_core::schedule::{EventClock, Planned, in_order, scheduled_step};
 use fathom_core::{Caller, HarnessFault, Schedule, Step};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::{Backend, HostSubject};
+use super::{Backend, HostSubject, Reconfigure};
 use crate::sys::{Executor, IN_GUEST};
 
 /// Longer delays are slept.
@@ -77,10 +79,32 @@ impl Start {
     }
 }
 
+/// Remounts beside the callers, on a thread of its own.
+fn remount_beside(
+    start: &Arc<Start>,
+    mut reconfigure: Reconfigure,
+    delays: Vec<u64>,
+) -> JoinHandle<io::Result<()>> {
+    let start = Arc::clone(start);
+    std::thread::spawn(move || {
+        start.barrier.wait();
+        for delay_ns in delays {
+            start.wait(delay_ns);
+            reconfigure()?;
+        }
+        Ok(())
+    })
+}
+
 impl<B: Backend> HostSubject<B> {
     /// Lets callers 0 to n execute their lanes at the same time.
     pub(super) fn run_at_once(&mut self, schedule: &Schedule) -> Result<Vec<Step>, HarnessFault> {
-        let start = Arc::new(Start::new(schedule.lanes.len()));
+        let reconfigure = match schedule.remounts.is_empty() {
+            true => None,
+            false => self.backend.reconfigurer()?,
+        };
+        let remounters = usize::from(reconfigure.is_some());
+        let start = Arc::new(Start::new(schedule.lanes.len() + remounters));
         let guard = self.executor.guard().clone();
         let mut answers = Vec::new();
         for (caller, lane) in schedule.lanes.iter().enumerate().skip(1) {
@@ -98,14 +122,27 @@ impl<B: Backend> HostSubject<B> {
             })?;
             *answer = Some(begun);
         }
+        self.backend.delay_requests(schedule.disk);
+        let remounts = reconfigure.map(|it| remount_beside(&start, it, schedule.remounts.clone()));
         let mut steps = Vec::with_capacity(schedule.len());
         let first = schedule.lanes.first().map_or(&[][..], Vec::as_slice);
         let mine = start.run(0, first, &mut self.executor);
+        let mut others = Ok(());
         for (caller, _, answer) in &answers {
             let Some(answer) = answer else { continue };
-            steps.extend(self.others[caller].wait(answer)??);
+            match self.others[caller].wait(answer).and_then(|answered| answered) {
+                Ok(theirs) => steps.extend(theirs),
+                Err(fault) => others = Err(fault),
+            }
         }
+        let remounted = remounts.map_or(Ok(Ok(())), JoinHandle::join);
+        self.backend.delay_requests(None);
         steps.extend(mine?);
-        Ok(in_order(steps))
+        others?;
+        match remounted {
+            Ok(Ok(())) => Ok(in_order(steps)),
+            Ok(Err(error)) => Err(HarnessFault::new("remounting beside the callers", error)),
+            Err(_) => Err(HarnessFault::new("remounting beside the callers", "it panicked")),
+        }
     }
 }

@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 
 use fathom_core::flags::ServerEvents;
+use fathom_core::schedule::DiskDelays;
 use fathom_core::{
     Caller, Capability, CheckerReport, Digest, FsBytes, FsPath, HarnessFault, Op, Outcome,
     PathState, RestoreMethod, Saved, Schedule, Step, Subject, Testbed, Tree, Unblock,
@@ -25,6 +26,9 @@ use fathom_core::{
 
 use crate::sys::{Executor, Guard, View};
 use callers::CallerThread;
+
+/// Writes a file system back and gives it its mount options once more.
+pub type Reconfigure = Box<dyn FnMut() -> std::io::Result<()> + Send>;
 
 /// What one kind of host file system does in its own way. All but starting again is optional.
 pub trait Backend {
@@ -167,6 +171,21 @@ pub trait Backend {
     /// # Errors
     /// If it cannot be had.
     fn other_root(&self) -> Result<Option<OwnedFd>, HarnessFault> {
+        Ok(None)
+    }
+
+    /// From the next reset on, requests to the disk can be delayed, or no longer. Without a disk nothing happens.
+    fn want_delays(&mut self, _wanted: bool) {}
+
+    /// Delays the requests to the disk from now on, or no longer.
+    fn delay_requests(&mut self, _delays: Option<DiskDelays>) {}
+
+    /// What writes the mounted file system back and gives it its options once more, from another thread; `None`
+    /// where nothing is mounted.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    fn reconfigurer(&self) -> Result<Option<Reconfigure>, HarnessFault> {
         Ok(None)
     }
 
@@ -365,6 +384,10 @@ impl<B: Backend> Testbed for HostSubject<B> {
         let root = self.backend.reset()?;
         self.executor.restart(root)?;
         self.restart_watcher()
+    }
+
+    fn expect_callers(&mut self, schedule: &Schedule) {
+        self.backend.want_delays(schedule.disk.is_some());
     }
 
     fn run_callers(&mut self, schedule: &Schedule) -> Result<Vec<Step>, HarnessFault> {

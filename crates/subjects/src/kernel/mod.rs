@@ -12,6 +12,7 @@
 //! forget.
 
 pub mod disks;
+pub mod drawn;
 mod filler;
 mod flash;
 mod freeze;
@@ -30,13 +31,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use fathom_core::schedule::DiskDelays;
 use fathom_core::{
     Capability, CheckerReport, Digest, FsBytes, HarnessFault, RestoreMethod, Saved, Unblock,
 };
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::error::SubjectError;
-use crate::host::{Backend, HostSubject};
+use crate::host::{Backend, HostSubject, Reconfigure};
 use crate::sys::{View, in_guest};
 use filler::Filler;
 use freeze::ThawGuard;
@@ -46,6 +48,7 @@ use snapshot_store::SnapshotStore;
 
 pub(crate) use disks::DISK_PROCESS_NAME;
 pub use disks::KernelDisks;
+use disks::SlowDisk;
 use loop_device::LoopDevice;
 pub use measure::Measured;
 pub(crate) use mount::attach;
@@ -81,6 +84,10 @@ pub struct KernelBackend {
 struct Disk {
     /// None only while it is being exchanged. Detached first.
     device: Option<LoopDevice>,
+    /// Between the device and the image, if requests can be delayed.
+    slow: Option<SlowDisk>,
+    /// Whether they are to be from the next reset on.
+    wants_delays: bool,
     image: Image,
     store: SnapshotStore,
     /// Of a file system that can be frozen.
@@ -99,6 +106,8 @@ impl Disk {
         let saved_bytes_max = if in_guest() { SAVED_BYTES_MAX_IN_GUEST } else { SAVED_BYTES_MAX };
         let mut disk = Disk {
             device: None,
+            slow: None,
+            wants_delays: false,
             image,
             store: SnapshotStore::new(saved_bytes_max),
             guard: guard.map_err(SubjectError::io("start", "a process that thaws"))?,
@@ -110,13 +119,29 @@ impl Disk {
 
     fn attach(&mut self) -> Result<(), SubjectError> {
         self.device = None;
-        let device = LoopDevice::attach(self.image.memory())?;
+        let device = match &self.slow {
+            Some(slow) => LoopDevice::attach_direct(slow.file())?,
+            None => LoopDevice::attach(self.image.memory())?,
+        };
         let name = device.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
         if !self.names.contains(&name) {
             self.names.push(name);
         }
         self.device = Some(device);
         Ok(())
+    }
+
+    /// Puts a process that can delay requests between device and image, or takes it away.
+    fn exchange_device(&mut self) -> Result<(), SubjectError> {
+        if self.slow.is_some() == self.wants_delays {
+            return Ok(());
+        }
+        self.device = None;
+        self.slow = match self.wants_delays {
+            true => Some(SlowDisk::new(self.image.memory(), self.image.bytes() as u64)?),
+            false => None,
+        };
+        self.attach()
     }
 
     /// Keeps what the disk holds as a state. After an error the run ends.
@@ -357,9 +382,30 @@ impl Backend for KernelBackend {
     fn reset(&mut self) -> Result<OwnedFd, HarnessFault> {
         self.unmount()?;
         if let Some(disk) = &mut self.disk {
+            disk.exchange_device()?;
             disk.rewrite(None)?;
         }
         Ok(self.mount()?)
+    }
+
+    fn want_delays(&mut self, wanted: bool) {
+        if let Some(disk) = &mut self.disk {
+            disk.wants_delays = wanted;
+        }
+    }
+
+    fn delay_requests(&mut self, delays: Option<DiskDelays>) {
+        if let Some(slow) = self.disk.as_ref().and_then(|disk| disk.slow.as_ref()) {
+            slow.delay(delays);
+        }
+    }
+
+    fn reconfigurer(&self) -> Result<Option<Reconfigure>, HarnessFault> {
+        // Of an overlay that is the file system under it.
+        let Some(base) = &self.base else { return Ok(None) };
+        let failed = |error| HarnessFault::new("sharing the mount with who remounts", error);
+        let (base, options) = (base.try_clone().map_err(failed)?, self.recipe.options.clone());
+        Ok(Some(Box::new(move || mount::reconfigure(&base, &options))))
     }
 
     fn why_no_remount(&self) -> Option<&'static str> {

@@ -16,8 +16,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
-    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, unmount,
+    FsMountFlags, FsOpenFlags, FsPickFlags, MountAttrFlags, MoveMountFlags, UnmountFlags,
+    fsconfig_create, fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen,
+    fspick, move_mount, unmount,
 };
 
 use super::flash;
@@ -236,6 +237,21 @@ pub(crate) fn attach(
     let attributes = options.iter().filter_map(|option| attribute(option)).collect();
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
         .map_err(|errno| failed(fs_type, "fsmount", Some(&context))(errno.into()))
+}
+
+/// Writes a mounted file system back and gives it its options once more, as `sync; mount -o remount` do.
+pub(super) fn reconfigure(mount: &OwnedFd, options: &[String]) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::syncfs(openat(mount, ".", flags, Mode::empty())?)?;
+    let flags = FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_EMPTY_PATH;
+    let context = fspick(mount, "", flags)?;
+    for option in options.iter().filter(|option| attribute(option).is_none()) {
+        match option.split_once('=') {
+            Some((key, value)) => fsconfig_set_string(&context, key, value),
+            None => fsconfig_set_flag(&context, option.as_str()),
+        }?;
+    }
+    Ok(fsconfig_reconfigure(&context)?)
 }
 
 fn failed(

@@ -109,6 +109,8 @@ pub struct Options {
     pub mount: Vec<String>,
     /// See [`Recipe::space_bytes`].
     pub space_bytes: Option<u64>,
+    /// See [`Recipe::image_bytes`].
+    pub disk_bytes: Option<u64>,
 }
 
 /// The recipes that come with Fathom, in the order in which they are listed.
@@ -142,6 +144,9 @@ const FILES: [&str; 23] = [
 const OVERLAY_ON: &str = "tmpfs";
 
 const OVERLAY: &str = "overlay";
+
+/// What the size of a disk is a multiple of.
+const DISK_UNIT_BYTES: u64 = 4096;
 
 /// Of a recipe that does not say it.
 const BLOCK_BYTES: u32 = 4096;
@@ -243,13 +248,16 @@ impl Recipe {
     /// The recipe with what was asked for beyond it.
     ///
     /// # Errors
-    /// If there is no formatting program to give an argument to.
+    /// If there is no formatting program to give an argument to, or no disk can have that size.
     pub fn with(mut self, options: &Options) -> Result<Recipe, SubjectError> {
         if !options.format.is_empty() {
             let Some(format) = &mut self.format else {
                 return Err(SubjectError::NotFormatted(self.name));
             };
             format.command.extend(options.format.iter().cloned());
+        }
+        if let Some(bytes) = options.disk_bytes {
+            self.resize(bytes)?;
         }
         let mount = match &mut self.layer {
             Some(layer) => &mut layer.options,
@@ -258,6 +266,29 @@ impl Recipe {
         mount.extend(options.mount.iter().cloned());
         self.space_bytes = options.space_bytes.or(self.space_bytes);
         Ok(self)
+    }
+
+    /// Gives it a disk of another size, with as many inodes as blocks where the recipe has few.
+    fn resize(&mut self, bytes: u64) -> Result<(), SubjectError> {
+        if bytes == 0 || !bytes.is_multiple_of(DISK_UNIT_BYTES) {
+            let unit = DISK_UNIT_BYTES >> 10;
+            let message = format!("a disk of {bytes} bytes: give a multiple of {unit} KiB");
+            return Err(SubjectError::Recipe(message));
+        }
+        let inodes = bytes / u64::from(self.block_bytes);
+        match &mut self.format {
+            None => self.options.extend([format!("size={bytes}"), format!("nr_inodes={inodes}")]),
+            Some(format) => {
+                self.image_bytes = bytes;
+                let mut words = format.command.iter_mut();
+                if words.any(|word| word == "-N")
+                    && let Some(count) = words.next()
+                {
+                    *count = inodes.to_string();
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Every type that the kernel must know.
@@ -396,6 +427,16 @@ mod tests {
         assert_eq!(ext4.options, ["y=1"]);
         let overlay = Recipe::named("overlay:ext4").unwrap().with(&options).unwrap();
         assert_eq!(overlay.layer.unwrap().options.last().unwrap(), "y=1");
+        let large = Options { disk_bytes: Some(1 << 30), ..Options::default() };
+        let ext4 = Recipe::named("ext4").unwrap().with(&large).unwrap();
+        let command = ext4.format.unwrap().command;
+        assert_eq!(ext4.image_bytes, 1 << 30);
+        assert!(command.windows(2).any(|pair| pair == ["-N", "262144"]), "{command:?}");
+        let tmpfs = Recipe::named("tmpfs").unwrap().with(&large).unwrap();
+        assert_eq!(tmpfs.options[3..], ["size=1073741824", "nr_inodes=262144"]);
+        let odd = Options { disk_bytes: Some(1000), ..Options::default() };
+        let error = Recipe::named("xfs").unwrap().with(&odd).unwrap_err().to_string();
+        assert!(error.contains("a multiple of 4 KiB"), "{error}");
         let error = Recipe::named("tmpfs").unwrap().with(&options).unwrap_err().to_string();
         assert_eq!(error, "tmpfs is not formatted: there is no program to give options to");
     }

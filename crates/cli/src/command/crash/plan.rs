@@ -30,6 +30,9 @@ const SHRINK_BUDGET: Duration = Duration::from_secs(5);
 /// The same for a kernel file system, whose disks take milliseconds to examine.
 const SHRINK_BUDGET_KERNEL: Duration = Duration::from_secs(20);
 
+/// Crash states of one layered workload, and subsets of the writes in flight at one point of it.
+const LAYERED_STATES: (u64, u64) = (400, 16);
+
 /// Blocks of a write to a design: one, and as many as a journaled file can have twice.
 const DESIGN_SIZES: [u64; 2] = [1, 2];
 
@@ -57,6 +60,7 @@ pub(crate) fn plan(
         // Exhaustively up to eight writes in flight.
         config.bounds.subsets_max = 256;
     }
+    bound_layered(&mut config, args);
     config.depth = args.depth.unwrap_or(config.depth);
     config.crashes = args.crashes.unwrap_or(config.crashes);
     config.remember = args.remember.unwrap_or(config.remember);
@@ -101,6 +105,14 @@ pub(crate) fn plan(
         states: Default::default(),
         order: args.action_order,
     })
+}
+
+/// One layered workload has thousands of points and of subsets: many short looks say more than one long one.
+fn bound_layered(config: &mut CrashConfig, args: &CrashArgs) {
+    let source = args.workload.as_deref().unwrap_or_default();
+    if source.starts_with("layered") && args.config.is_none() {
+        (config.workload_states_max, config.bounds.subsets_max) = LAYERED_STATES;
+    }
 }
 
 /// Takes out what is not asked about each disk.

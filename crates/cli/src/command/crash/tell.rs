@@ -65,6 +65,12 @@ pub(crate) fn summary(subject: &dyn DiskFileSystem, report: &CrashReport, run: &
                  beginning\n",
             );
         }
+        if counts.left_out > 0 {
+            text.push_str(&format!(
+                "{} further crash states were left out: one workload has only so many (workload_states_max)\n",
+                grouped(counts.left_out),
+            ));
+        }
         if report.prefixes.refuted > 0 {
             text.push_str(&format!(
                 "{} of {} operations of known beginnings showed something else when they were \

@@ -76,6 +76,22 @@ fn persists(op: &Op) -> bool {
     }
 }
 
+/// Which of some points to take, so that about `max` disks are left of all that they count (0: all are).
+fn evenly(counts: &[u64], max: u64) -> Vec<bool> {
+    let total: u64 = counts.iter().sum();
+    let all = max == 0 || total <= max;
+    let (mut seen, mut left) = (0, 0);
+    let take = |count: &u64| {
+        // As many should be left by now; what a point has beyond that the next ones have less.
+        seen += u128::from(*count);
+        let due = seen * u128::from(max) / u128::from(total.max(1));
+        let takes = all || due > left;
+        left += if takes { u128::from(*count) } else { 0 };
+        takes
+    };
+    counts.iter().map(take).collect()
+}
+
 /// Takes a crash point, its disk, and what became of that.
 pub(super) type Judge<'j> = dyn FnMut(&CrashPoint, &Image, &Recovered) -> ControlFlow<()> + 'j;
 
@@ -124,19 +140,41 @@ impl CrashSystem<'_> {
                 all.push((index, interruption));
                 continue;
             }
-            let count = |level: &Level| {
-                level.enumerator(&self.config.bounds).count(&interruption.window) as u64
-            };
-            let states = self.levels.iter().map(count).sum();
+            let states = self.count(&interruption);
             self.enumerated.fetch_add(states, Ordering::Relaxed);
             self.prefixes.answer(states);
         }
+        let whole = all.len();
+        self.leave_out(&mut all);
+        let is_whole = all.len() == whole;
         let violated = self.judge_some(state, step, taken, all);
-        if self.config.prefixes && self.is_sound() && !self.is_cut_short() {
+        if self.config.prefixes && self.is_sound() && !self.is_cut_short() && is_whole {
             for (index, digest) in digests.iter().enumerate().skip(known) {
                 self.prefixes.learn(*digest, violated.contains(&index));
             }
         }
+    }
+
+    /// The number of disks that a power failure there can leave.
+    fn count(&self, interruption: &Interruption<'_>) -> u64 {
+        let count = |level: &Level| {
+            level.enumerator(&self.config.bounds).count(&interruption.window) as u64
+        };
+        self.levels.iter().map(count).sum()
+    }
+
+    /// Leaves points out evenly, if all together have more disks than one workload may have.
+    fn leave_out(&self, all: &mut Vec<(usize, Interruption<'_>)>) {
+        let counts: Vec<u64> = all.iter().map(|(_, at)| self.count(at)).collect();
+        let mut taken = evenly(&counts, self.config.workload_states_max).into_iter();
+        let mut counts = counts.into_iter();
+        all.retain(|_| {
+            let (count, keep) = (counts.next().unwrap_or(0), taken.next().unwrap_or(true));
+            if !keep {
+                self.left_out.fetch_add(count, Ordering::Relaxed);
+            }
+            keep
+        });
     }
 
     /// Whether the power fails there.
@@ -526,5 +564,32 @@ impl CrashSystem<'_> {
         let sums = self.questions.tree.then_some(&self.sums);
         let mut contents = DiskContents { subject: &*self.subject, image, tree: &tree, sums };
         promise.violation(&tree, &mut contents)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_are_left_out_evenly() {
+        let left = |counts: &[u64], max| -> u64 {
+            let taken = evenly(counts, max);
+            counts.iter().zip(taken).filter(|(_, takes)| *takes).map(|(count, _)| count).sum()
+        };
+        let ones = [1; 1000];
+        assert_eq!((left(&ones, 0), left(&ones, 1000), left(&ones, 100)), (1000, 1000, 100));
+        let taken: Vec<usize> = evenly(&ones, 100)
+            .iter()
+            .enumerate()
+            .filter(|(_, takes)| **takes)
+            .map(|(n, _)| n)
+            .collect();
+        assert!(taken.windows(2).all(|pair| pair[1] - pair[0] == 10), "{taken:?}");
+        // A point with many is taken whole, and those behind it are fewer.
+        let mut mixed = [1; 1000];
+        mixed[500] = 200;
+        assert!((100..=300).contains(&left(&mixed, 100)), "{}", left(&mixed, 100));
+        assert_eq!(evenly(&[], 5), Vec::<bool>::new());
     }
 }

@@ -79,6 +79,8 @@ pub struct CrashSystem<'a> {
     sums: Mutex<Sums>,
     /// Disks that were enumerated, equal ones included.
     enumerated: AtomicU64,
+    /// Disks of given workloads that were left out, since there were too many.
+    left_out: AtomicU64,
     /// How often the rest of an examination was known.
     rests: Mutex<PruneCounts>,
     /// Reads along, and outlives this process.
@@ -130,6 +132,7 @@ impl<'a> CrashSystem<'a> {
             trees: Mutex::default(),
             sums: Mutex::default(),
             enumerated: AtomicU64::new(0),
+            left_out: AtomicU64::new(0),
             rests: Mutex::default(),
             supervision: None,
             until: None,
@@ -178,6 +181,11 @@ impl<'a> CrashSystem<'a> {
     /// Returns the number of disks that were enumerated so far, equal ones included.
     pub fn enumerated(&self) -> u64 {
         self.enumerated.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of disks that were left out since it was last asked.
+    pub(crate) fn take_left_out(&self) -> u64 {
+        self.left_out.swap(0, Ordering::Relaxed)
     }
 
     /// How often the rest of an examination was known so far.

@@ -12,6 +12,7 @@ mod recorder;
 mod rest;
 mod server;
 mod shared;
+mod slow;
 mod usable;
 mod wire;
 
@@ -43,6 +44,7 @@ pub use self::lying::Lie;
 pub(crate) use self::lying::LyingDisks;
 pub use self::profile::{CrashProfile, UnknownCrashProfile};
 pub(crate) use self::server::PROCESS_NAME as DISK_PROCESS_NAME;
+pub(super) use self::slow::SlowDisk;
 
 /// Recovery is interrupted and repeated for one disk in so many: it takes as long as examining dozens.
 const INTERRUPTED_ONE_IN: u128 = 64;

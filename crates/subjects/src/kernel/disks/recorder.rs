@@ -331,7 +331,7 @@ pub(super) fn put(disk: &mut SharedMemory, image: &Image, at: usize, len: usize)
 }
 
 /// A FUSE connection, and its mount that is nowhere.
-fn connect() -> io::Result<(OwnedFd, OwnedFd)> {
+pub(super) fn connect() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let connection = rustix::fs::open("/dev/fuse", flags, Mode::empty())?;
     let context = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC)?;

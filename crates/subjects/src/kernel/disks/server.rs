@@ -23,6 +23,9 @@ const HELD_MAX: usize = 256;
 /// unmounting is orderly.
 const AFTERWARDS_MILLIS: i32 = 3000;
 
+/// Most descriptors that a server keeps beside the one that tells it that we are gone.
+const KEPT_MAX: usize = 2;
+
 /// The name of the process: see [`crate::supervise`].
 pub(crate) const PROCESS_NAME: &str = "fathom-disk";
 
@@ -48,17 +51,27 @@ pub(super) const BUFFER_BYTES: usize = wire::WRITE_MAX + (64 << 10);
 impl Server {
     /// Starts the server of a connection that is not mounted yet.
     pub(super) fn start(served: &Served<'_>) -> io::Result<Server> {
+        let connection = served.connection.as_raw_fd();
+        // SAFETY: only the child serves, and it alone uses the memory of one request.
+        Server::fork(&[connection], |lifeline| unsafe { serve(served, lifeline) })
+    }
+
+    /// Starts a process that serves, with these descriptors and the end of one that closes when we are gone.
+    /// It must make only system calls, on memory that is shared or its own copy.
+    pub(super) fn fork(keep: &[RawFd], serve: impl FnOnce(RawFd)) -> io::Result<Server> {
         let (theirs, ours) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let mut kept = [theirs.as_raw_fd(); KEPT_MAX + 1];
+        let keep = keep.get(..keep.len().min(KEPT_MAX)).unwrap_or_default();
+        kept[..keep.len()].copy_from_slice(keep);
         // SAFETY: the child makes only system calls, on memory that is shared or its own copy, and
         // never returns.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
-                let keep = [served.connection.as_raw_fd(), theirs.as_raw_fd()];
                 // SAFETY: as above; nothing here is used after this.
                 unsafe {
-                    settle(keep);
-                    serve(served, theirs.as_raw_fd());
+                    settle(kept);
+                    serve(theirs.as_raw_fd());
                     libc::_exit(0)
                 }
             }
@@ -107,21 +120,21 @@ impl Drop for Server {
 ///
 /// # Safety
 /// Only in a child that never returns.
-unsafe fn settle(mut keep: [RawFd; 2]) {
+unsafe fn settle(mut keep: [RawFd; KEPT_MAX + 1]) {
     keep.sort_unstable();
-    let [first, second] = keep.map(|fd| fd as libc::c_uint);
     // SAFETY: closes descriptors that nobody uses any more; the rest takes numbers and constants.
     unsafe {
         let close = |from: libc::c_uint, to: libc::c_uint| {
-            if from <= to {
-                libc::syscall(libc::SYS_close_range, from, to, 0);
+            if from < to {
+                libc::syscall(libc::SYS_close_range, from, to - 1, 0);
             }
         };
-        if first > 0 {
-            close(0, first - 1);
+        let mut from = 0;
+        for fd in keep.map(|fd| fd as libc::c_uint) {
+            close(from, fd);
+            from = fd + 1;
         }
-        close(first + 1, second - 1);
-        close(second + 1, libc::c_uint::MAX);
+        close(from, libc::c_uint::MAX);
         libc::chdir(c"/".as_ptr());
         libc::setsid();
         libc::prctl(libc::PR_SET_NAME, c"fathom-disk".as_ptr());
