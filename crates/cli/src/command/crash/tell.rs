@@ -1,7 +1,7 @@
 //! A run in words, as JSON, and as reports want it.
 
 use fathom_block::{DiskFileSystem, Geometry};
-use fathom_engine::crash::{CrashFinding, CrashPlan, CrashReport};
+use fathom_engine::crash::{CrashFinding, CrashPlan, CrashReport, WorkloadCounts};
 use fathom_engine::search::{Stop, Strategy};
 use fathom_record::Run;
 use fathom_record::run::{Count, Kind, Promise};
@@ -45,40 +45,7 @@ pub(crate) fn summary(subject: &dyn DiskFileSystem, report: &CrashReport, run: &
         search.stop,
     );
     if let Some(counts) = report.workloads {
-        text.push_str(&format!(
-            "{} workloads, {} of which it could not follow; {} crash states: {} of beginnings that \
-             were judged before, {} distinct disks, {} pruned (equal to an examined one wherever that \
-             was read), {} examined, {} of them only at a first look (recovery left them equal to \
-             another one wherever that was read)\n",
-            grouped(counts.workloads),
-            grouped(counts.not_followed),
-            grouped(report.enumerated),
-            grouped(report.prefixes.answered),
-            grouped(report.crash_images),
-            grouped(report.pruned.pruned),
-            grouped(report.memo.examined),
-            grouped(report.rests.pruned - report.rests.verified),
-        ));
-        if counts.cut_short > 0 {
-            text.push_str(
-                "the time was over in the middle of the last workload: the power failed only in its \
-                 beginning\n",
-            );
-        }
-        if counts.left_out > 0 {
-            text.push_str(&format!(
-                "{} further crash states were left out: one workload has only so many (workload_states_max)\n",
-                grouped(counts.left_out),
-            ));
-        }
-        if report.prefixes.refuted > 0 {
-            text.push_str(&format!(
-                "{} of {} operations of known beginnings showed something else when they were \
-                 judged again: the kernel is not deterministic\n",
-                grouped(report.prefixes.refuted),
-                grouped(report.prefixes.rejudged),
-            ));
-        }
+        text.push_str(&workloads(report, counts));
     }
     let from_memo = grouped(report.memo.answered);
     text.push_str(&format!("{from_memo} of them known from what other examinations read\n"));
@@ -90,6 +57,45 @@ pub(crate) fn summary(subject: &dyn DiskFileSystem, report: &CrashReport, run: &
     }
     if !report.goals_missed.is_empty() {
         text.push_str(&format!("never reached: {}\n", report.goals_missed.join("; ")));
+    }
+    text
+}
+
+/// How many workloads there were, and what became of their crash states.
+fn workloads(report: &CrashReport, counts: WorkloadCounts) -> String {
+    let mut text = format!(
+        "{} workloads, {} of which it could not follow; {} crash states: {} of beginnings that \
+         were judged before, {} distinct disks, {} pruned (equal to an examined one wherever that \
+         was read), {} examined, {} of them only at a first look (recovery left them equal to \
+         another one wherever that was read)\n",
+        grouped(counts.workloads),
+        grouped(counts.not_followed),
+        grouped(report.enumerated),
+        grouped(report.prefixes.answered),
+        grouped(report.crash_images),
+        grouped(report.pruned.pruned),
+        grouped(report.memo.examined),
+        grouped(report.rests.pruned - report.rests.verified),
+    );
+    if counts.cut_short > 0 {
+        text.push_str(
+            "the time was over in the middle of the last workload: the power failed only in its \
+             beginning\n",
+        );
+    }
+    if counts.left_out > 0 {
+        text.push_str(&format!(
+            "{} further crash states were left out: one workload has only so many (workload_states_max)\n",
+            grouped(counts.left_out),
+        ));
+    }
+    if report.prefixes.refuted > 0 {
+        text.push_str(&format!(
+            "{} of {} operations of known beginnings showed something else when they were \
+             judged again: the kernel is not deterministic\n",
+            grouped(report.prefixes.refuted),
+            grouped(report.prefixes.rejudged),
+        ));
     }
     text
 }
