@@ -8,7 +8,7 @@ use fathom_core::Trace;
 use fathom_designs::finding::Stored as StoredDesign;
 use fathom_engine::callers::finding::StoredRound;
 use fathom_engine::check::finding::record::read_trace;
-use fathom_engine::crash::finding::StoredCrash;
+use fathom_engine::crash::stored::StoredCrash;
 
 /// Finds a trace: a file, or that of a finding: the minimal one, unless `full`.
 pub(crate) fn locate(what: &str, out: &Path, full: bool) -> Result<Trace> {

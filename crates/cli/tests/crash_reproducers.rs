@@ -11,7 +11,7 @@ use fathom_block::disks::{End, Record, Workload, borrow_all};
 use fathom_block::{BlockBacked, InProcess};
 use fathom_core::Op;
 use fathom_engine::crash::Event;
-use fathom_engine::crash::finding::StoredCrash;
+use fathom_engine::crash::stored::StoredCrash;
 
 /// The directory of the first finding of a run that has a program.
 fn finding(args: &[&str], dir: &Path) -> PathBuf {

@@ -35,13 +35,15 @@ pub mod script;
 pub mod sequences;
 mod shape;
 pub mod shrink;
+pub mod stored;
 pub mod system;
 pub mod workload;
 
 pub use config::CrashConfig;
 pub use fathom_block::in_process::quiet_panics;
-pub use finding::{CrashFinding, CrashReplay};
+pub use finding::CrashFinding;
 pub use judge::{Cause, Class};
 pub use run::{CrashPlan, CrashReport, WorkloadCounts, crash};
 pub use script::{Event, Script};
+pub use stored::CrashReplay;
 pub use system::CrashSystem;

@@ -8,7 +8,8 @@ use std::time::Duration;
 use fathom_block::backed::Durable;
 use fathom_block::{InProcess, Level};
 use fathom_core::Op;
-use fathom_engine::crash::finding::{CrashVerdict, StoredCrash, shrink_further};
+use fathom_engine::crash::finding::shrink_further;
+use fathom_engine::crash::stored::{CrashVerdict, StoredCrash};
 use fathom_engine::crash::{
     Class, CrashConfig, CrashFinding, CrashReplay, CrashSystem, Event, Script,
 };

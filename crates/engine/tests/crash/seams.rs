@@ -12,8 +12,8 @@ use fathom_block::disks::{
 use fathom_block::{DiskFileSystem, Event, Geometry, Image, InProcess, Level, WriteLog};
 use fathom_core::{HarnessFault, Mode, Op};
 use fathom_engine::Silent;
-use fathom_engine::crash::finding::{CrashVerdict, StoredCrash};
 use fathom_engine::crash::sequences::crash_sequences;
+use fathom_engine::crash::stored::{CrashVerdict, StoredCrash};
 use fathom_engine::crash::{Class, CrashConfig, CrashPlan, CrashReplay, CrashReport, crash};
 use fathom_engine::search::Stop;
 

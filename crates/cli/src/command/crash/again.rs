@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use fathom_engine::crash::finding::{CrashVerdict, StoredCrash, shrink_further};
+use fathom_engine::crash::finding::shrink_further;
 use fathom_engine::crash::last_words::{CrashSource, with_script};
+use fathom_engine::crash::stored::{CrashVerdict, StoredCrash};
 use fathom_engine::crash::{self, CrashReplay};
 use fathom_record::run::Kind;
 use serde_json::json;
