@@ -34,8 +34,8 @@ use self::examiner::{Examiner, execute};
 use self::pool::{Equipped, Pool};
 use self::recorder::DiskRecorder;
 use self::rest::RestMemo;
-use super::recipe::Recipe;
 use super::KernelSubject;
+use super::recipe::Recipe;
 use crate::error::SubjectError;
 use crate::sys::{Executor, Guard, View};
 
