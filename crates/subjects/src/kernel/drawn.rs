@@ -246,6 +246,7 @@ mod tests {
         let mut learned = Learned::default();
         let none = draw("jfs", 1, &mut learned, |_| Ok::<_, Infallible>(Some("no".to_owned())));
         assert_eq!(none.unwrap(), None);
-        assert!(learned.len() >= 8);
+        // The last ones are hardly ever drawn without one that is known.
+        assert!((4..=8).contains(&learned.len()), "{learned:?}");
     }
 }
