@@ -17,6 +17,7 @@ mod config;
 mod data;
 mod held;
 mod inputs;
+mod listing;
 mod meta;
 mod names;
 mod paths;
@@ -234,6 +235,7 @@ impl Generator {
             Call::Removexattr => self.removexattr(),
             Call::Stat => Op::Stat { target: self.target() },
             Call::Getdents => Op::Getdents { slot: self.slot(|open| open.kind == Kind::Dir) },
+            Call::ListPiece => self.list_piece(),
             Call::Statfs => Op::Statfs { target: self.target() },
             Call::Access => self.access(),
             Call::Fsync => Op::Fsync { slot: self.slot(|_| true) },
