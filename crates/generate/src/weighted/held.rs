@@ -46,6 +46,7 @@ impl Generator {
     /// Nothing is open any more.
     pub fn forget_held(&mut self) {
         self.held.slot = None;
+        self.planned.clear();
         self.slots.fill(None);
     }
 

@@ -2,6 +2,7 @@
 
 use fathom_core::flags::OpenFlags;
 use fathom_core::{FsPath, Kind, Mode, Op, Slot};
+use fathom_model::Model;
 
 use super::meta::Meta;
 use super::{Call, Generator};
@@ -23,6 +24,9 @@ const REWIND_PERCENT: u32 = 3;
 
 /// One meta-operation in so many reads a directory in pieces.
 const BROWSE_ONE_IN: u64 = 40;
+
+/// And one operation in so many of a random walk begins to.
+const WALK_BROWSE_ONE_IN: u64 = 200;
 
 /// Most pieces of one that is read so.
 const BROWSE_PIECES_MAX: u64 = 8;
@@ -51,11 +55,27 @@ impl Generator {
 
     /// Now and then, reads a directory in pieces to its end, with changes of names in between.
     pub(super) fn browse(&mut self, meta: &mut Meta) -> bool {
-        let offered = |call| self.calls.iter().any(|(offered, _)| *offered == call);
-        let possible = offered(Call::Open) && offered(Call::ListPiece);
-        if !possible || self.choices.below(BROWSE_ONE_IN) != 0 {
-            return false;
+        self.can_browse() && self.choices.below(BROWSE_ONE_IN) == 0 && self.browse_now(meta)
+    }
+
+    /// The same in a random walk: the first operation, the others come next.
+    pub(super) fn browse_in_walk(&mut self, model: &Model) -> Option<Op> {
+        if !self.can_browse() || self.choices.below(WALK_BROWSE_ONE_IN) != 0 {
+            return None;
         }
+        let mut meta = Meta::new(model);
+        self.browse_now(&mut meta);
+        self.planned = meta.ops.into();
+        self.planned.pop_front()
+    }
+
+    fn can_browse(&self) -> bool {
+        let offered = |call| self.calls.iter().any(|(offered, _)| *offered == call);
+        offered(Call::Open) && offered(Call::ListPiece)
+    }
+
+    fn browse_now(&mut self, meta: &mut Meta) -> bool {
+        let offered = |call| self.calls.iter().any(|(offered, _)| *offered == call);
         let slot = (self.slots.len() - 1) as Slot;
         if self.held.slot.is_some_and(|(held, _)| held == slot) {
             return false;

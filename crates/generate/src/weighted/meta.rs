@@ -72,7 +72,7 @@ impl Generator {
     /// # Panics
     /// If nothing that the configuration allows can be used.
     pub fn meta(&mut self, model: &Model) -> Vec<Op> {
-        let mut meta = Meta { model: model.clone(), ops: Vec::new() };
+        let mut meta = Meta::new(model);
         if self.crowd(&mut meta) || self.browse(&mut meta) {
             self.tidy_up(model, &mut meta);
             return meta.ops;
@@ -174,5 +174,11 @@ impl Generator {
 pub(super) struct Meta {
     /// The reference after the operations so far.
     pub(super) model: Model,
-    ops: Vec<Op>,
+    pub(super) ops: Vec<Op>,
+}
+
+impl Meta {
+    pub(super) fn new(model: &Model) -> Meta {
+        Meta { model: model.clone(), ops: Vec::new() }
+    }
 }
