@@ -167,8 +167,8 @@ pub struct Quirks {
     pub last_page_not_found: bool,
 
     /// What is stored through a mapping behind the end of a file, within its last page, shows when the file
-    /// grows (tmpfs: `shmem_setattr` changes the size and leaves the page alone; ext2, jfs, minix, FAT until
-    /// the page is written back; the client of NFS). Nothing is stored there. See docs/FOUND_BUGS.md.
+    /// grows (tmpfs: `shmem_setattr` changes the size and leaves the page alone; jfs, minix, FAT and ext2 by its own
+    /// driver until the page is written back; the client of NFS). Nothing is stored there. See docs/FOUND_BUGS.md.
     pub mapped_tail_shows: bool,
 
     /// A store through a mapping behind the end of a file, within its last page, gives the bytes in front of the

@@ -145,7 +145,9 @@ impl Story {
     }
 
     pub(crate) fn files(&mut self, names: &[&str]) {
-        names.iter().for_each(|name| self.file(name));
+        for name in names {
+            self.file(name);
+        }
     }
 
     /// What comes after an entry of the root that is removed before.
