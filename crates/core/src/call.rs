@@ -47,6 +47,8 @@ fn argument(operand: Operand<'_>) -> Option<String> {
         Operand::Data(data, ..) => format!("{} bytes of pattern {}", data.len, data.seed),
         Operand::Flags(flags, _) => return Some(flags.text()).filter(|text| !text.is_empty()),
         Operand::Number(number, _) => number.to_string(),
+        Operand::Back(&u32::MAX) => "from the start".to_owned(),
+        Operand::Back(pieces) => format!("{pieces} back"),
         Operand::Whence(whence, _) => seek(*whence).to_owned(),
         Operand::Mode(mode, _) | Operand::Mask(mode, _) => mode.to_string(),
         Operand::Device((major, minor)) => format!("{major}:{minor}"),

@@ -156,4 +156,9 @@ pub enum Op {
     /// `linkat(2)` of an open file, also of one without a name (`O_TMPFILE`): of the descriptor with
     /// `AT_EMPTY_PATH`, or of its entry in `/proc/self/fd` with `AT_SYMLINK_FOLLOW` (`by_proc`).
     LinkSlot { slot: Slot, to: FsPath, by_proc: bool },
+    /// `getdents64(2)`: one call with room for `len` bytes. The listing goes on where the last piece ended, or,
+    /// after `lseek(2)`, where the piece so many pieces `back` began. It starts again at the first entry if there
+    /// are not so many pieces, and when there is none yet: since the directory was opened, since
+    /// [`Op::Getdents`] or [`Op::Lseek`].
+    ListPiece { slot: Slot, back: u32, len: u64 },
 }

@@ -19,7 +19,7 @@ use crate::pattern::Pattern;
 
 use Effect::{Binds, Changes, Reads};
 use Naming::{DirOrEmpty, DirOrFd, DirOrNull, Plain};
-use Traced::{Call, Listing, Mapping, Nothing};
+use Traced::{Call, Listing, Mapping, Nothing, Piece};
 
 /// The name of an argument in `data/syscalls.json`.
 pub type Arg = &'static str;
@@ -57,6 +57,8 @@ pub enum Traced {
     Call(&'static str),
     /// `getdents`, until everything is listed.
     Listing,
+    /// `getdents`, once.
+    Piece,
     /// `mmap`, and `msync` if there is something to store.
     Mapping {
         /// The protection of the mapping.
@@ -152,6 +154,8 @@ macro_rules! kinds {
             Flags(&'a $($mutable)? dyn FlagSet, Arg),
             /// Flags without names.
             Number(&'a $($mutable)? u32, Arg),
+            /// How many pieces of a listing to go back.
+            Back(&'a $($mutable)? u32),
             /// Where a [`Operand::Distance`] starts.
             Whence(&'a $($mutable)? Whence, Arg),
             /// Permissions, possibly with a type; without an argument the call ignores them.
@@ -403,6 +407,8 @@ table! {
         @bits = if *by_proc { AT_SYMLINK_FOLLOW } else { AT_EMPTY_PATH };
         [Slot(slot, Some("olddirfd"), Changes), Path(to, Some("newdirfd"), "newpath", Binds),
             At(AtFlags { bits, counted: true, shown: true })]
+    ListPiece { slot, back, len } "list_piece", Piece, "getdents64";
+        [Slot(slot, Some("fd"), Reads), Back(back), Buffer("dirp"), Length(len, "count")]
 }
 
 /// The call for a path, for a link itself, for a slot.

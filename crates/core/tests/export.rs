@@ -178,6 +178,9 @@ fn names_and_links() -> Vec<(Op, Outcome)> {
         result: Ok(all.len() as u64),
         payload: Payload::Entries(all.iter().map(|(n, k)| (FsBytes::from(*n), *k)).collect()),
     };
+    let listed: [(&[u8], char); 6] =
+        [(b".", 'd'), (b"..", 'd'), (b"g", '-'), (b"h", '-'), (odd.as_bytes(), 'l'), (b"p", 'p')];
+    let piece = |back| Op::ListPiece { slot: 2, back, len: 1 << 16 };
     vec![
         (Op::Umask { mask: Mode(0o027) }, ok(0o022)),
         (Op::Mkdir { path: "d".into(), mode: Mode(0o777) }, ok(0)),
@@ -198,17 +201,11 @@ fn names_and_links() -> Vec<(Op, Outcome)> {
         (Op::Mknod { path: "d/p".into(), mode: Mode(0o010644), dev: (0, 0) }, ok(0)),
         (Op::Symlink { target: "x".into(), path: FsBytes::from("d").join(odd.as_bytes()) }, ok(0)),
         (open(2, "d", OpenFlags::O_DIRECTORY), ok(0)),
-        (
-            Op::Getdents { slot: 2 },
-            entries(&[
-                (b".", 'd'),
-                (b"..", 'd'),
-                (b"g", '-'),
-                (b"h", '-'),
-                (odd.as_bytes(), 'l'),
-                (b"p", 'p'),
-            ]),
-        ),
+        (Op::Getdents { slot: 2 }, entries(&listed)),
+        (piece(0), entries(&listed)),
+        (piece(0), entries(&[])),
+        (piece(1), entries(&[])),
+        (piece(2), entries(&listed)),
         (Op::Getdents { slot: 0 }, error(Errno::ENOTDIR)),
         (Op::Unlink { path: "d".into() }, error(Errno::EISDIR)),
         (Op::Unlink { path: "d/h".into() }, ok(0)),

@@ -16,7 +16,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
 /// Variants of [`Op`].
-const OP_VARIANTS: usize = 42;
+const OP_VARIANTS: usize = 43;
 
 fn bytes_of(trace: &Trace) -> Vec<u8> {
     let mut bytes = Vec::new();

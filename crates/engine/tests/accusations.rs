@@ -146,6 +146,27 @@ fn what_is_old_is_told_from_what_is_wrong() {
     assert!(matches!(wrong, Verdict::Violation(_)), "{wrong:?}");
 }
 
+fn old_size(path: &FsPath, entry: &mut fathom_core::Entry, past_caches: bool) {
+    if path.as_bytes() == b"a" && !past_caches {
+        entry.size = 5;
+    }
+}
+
+#[test]
+fn contents_of_what_was_closed_are_never_only_old() {
+    let strict = cached(Quirks { close_to_open: true, ..Quirks::default() });
+    let ops = [open(0, "a"), link("a", "b")];
+    let verdict = |change, reference: &Config, ops: &[Op]| {
+        last_verdict(&mut Seen::new(Config::default(), change), reference, ops)
+    };
+    let size = verdict(old_size, &cached(Quirks::default()), &ops[..1]);
+    assert!(matches!(size, Verdict::Violation(Violation::Stale { .. })), "{size:?}");
+    let size = verdict(old_size, &strict, &ops[..1]);
+    assert!(matches!(size, Verdict::Violation(Violation::Tree { .. })), "{size:?}");
+    let nlink = verdict(old_nlink, &strict, &ops);
+    assert!(matches!(nlink, Verdict::Violation(Violation::Stale { .. })), "{nlink:?}");
+}
+
 fn without_device_number(_: &FsPath, entry: &mut fathom_core::Entry, _: bool) {
     entry.rdev = (0, 0);
 }

@@ -75,6 +75,40 @@ fn hidden_names_make_lists_longer_and_never_shorter() {
 }
 
 #[test]
+fn the_longest_name_is_the_one_that_is_told() {
+    let quirk = Quirks { statfs_name_bytes: 60, ..Quirks::default() };
+    let op = Op::Statfs { target: Target::Path(".".into()) };
+    let answer = |quirks: &Quirks| {
+        let config = Config { quirks: quirks.clone(), ..Config::default() };
+        Model::new(config).unwrap().execute(&op)
+    };
+    let (short, long) = (answer(&quirk), answer(&Quirks::default()));
+    assert!(accepts(quirk.clone(), &op, &short, &short));
+    assert!(!accepts(quirk, &op, &short, &long));
+    assert!(!accepts(Quirks::default(), &op, &long, &short));
+}
+
+/// Opening one reaches its driver, so that nobody asks where it is not refused.
+#[test]
+fn devices_and_nothing_else_are_refused_without_devices() {
+    let device = Op::Mknod { path: "c".into(), mode: Mode(Mode::S_IFCHR | 0o600), dev: (240, 1) };
+    let open = |path: &str, flags| Op::Open { slot: 0, path: path.into(), flags, mode: Mode(0) };
+    let new = OpenFlags::O_CREAT | OpenFlags::O_RDWR;
+    for nodev in [true, false] {
+        let quirks = Quirks { nodev, ..Quirks::default() };
+        let mut model = Model::new(Config { quirks, ..Config::default() }).unwrap();
+        model.execute(&device);
+        let device = open("c", OpenFlags::O_RDWR);
+        assert_eq!(model.unspecified(&device).is_none(), nodev);
+        if nodev {
+            assert_eq!(model.execute(&device), Outcome::err(Errno::EACCES));
+        }
+        assert_eq!(model.execute(&open("c", OpenFlags::O_PATH)), Outcome::ok(0));
+        assert_eq!(model.execute(&open("f", new)), Outcome::ok(0));
+    }
+}
+
+#[test]
 fn types_may_be_unknown_but_not_wrong() {
     let quirk = Quirks { entry_types_may_be_unknown: true, ..Quirks::default() };
     let expected = listing(&[(".", 'd'), ("f", '-')]);

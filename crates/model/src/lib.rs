@@ -15,6 +15,7 @@
 pub mod config;
 pub mod feature;
 pub mod mutant;
+mod profile;
 pub mod quirks;
 mod race;
 mod subject;

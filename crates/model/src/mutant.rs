@@ -188,6 +188,12 @@ mutants! {
     ReaddirSkips "readdir-skips"
         "After an unlink the entry that followed is not listed until a remount."
         "class: directory offsets that are positions, so that an entry is skipped when its neighbour goes";
+    ListingSkips "listing-skips"
+        "A listing that goes on behind an entry that was removed meanwhile skips the next one."
+        "class: the place in an open directory is the number of an entry, which another one has afterwards";
+    ListingRestarts "listing-restarts"
+        "A listing that goes on behind an entry that was removed meanwhile begins again."
+        "class: the place in an open directory is looked up by an entry, and lost with it";
 }
 
 impl fmt::Display for Mutant {

@@ -157,6 +157,24 @@ const NAMES_AND_LINKS: &[Case] = &[
         wrong: "",
     },
     Case {
+        mutant: Mutant::ListingSkips,
+        story: |s| {
+            s.files(&["a", "b", "c"]);
+            s.list_behind_removed("a")
+        },
+        right: "b c",
+        wrong: "c",
+    },
+    Case {
+        mutant: Mutant::ListingRestarts,
+        story: |s| {
+            s.files(&["a", "b", "c"]);
+            s.list_behind_removed("b")
+        },
+        right: "c",
+        wrong: "a c",
+    },
+    Case {
         mutant: Mutant::SymlinkTruncated,
         story: |s| {
             s.symlink("l", &"x".repeat(60));

@@ -210,7 +210,7 @@ impl Dice {
 
     fn look(&mut self) -> Op {
         let (target, slot) = (self.target(), self.slot());
-        match self.below(5) {
+        match self.below(6) {
             0 => Op::Access {
                 target,
                 mode: AccessMode::from_bits_retain(self.below(8) as u32),
@@ -219,6 +219,11 @@ impl Dice {
             1 => Op::Getdents { slot },
             2 => Op::Readlink { path: self.path(), len: self.amount() },
             3 => Op::MmapLoad { slot, offset: self.amount() as i64, len: self.amount() },
+            4 => Op::ListPiece {
+                slot,
+                back: self.below(3) as u32,
+                len: self.pick(&[30, 100, 40_000]),
+            },
             _ => Op::Stat { target },
         }
     }

@@ -195,6 +195,25 @@ const EXPLAINED: &[(&str, &str, &str)] = &[
         "known difference: it does not say the types of entries (DT_UNKNOWN)",
     ),
     ("ntfs-3g", "tree open entry", "bug: llistxattr says EACCES to root"),
+    ("ntfs-3g", "tree truncate entry", "bug: llistxattr says EACCES to root"),
+    ("ntfs-3g", "tree chown entry", "bug: llistxattr says EPERM to root"),
+    ("exfat", "tree pwrite size", "bug: a write that appends makes the file too long"),
+    ("exfat", "tree write size", "bug: a write that appends makes the file too long"),
+    (
+        "exfat",
+        "tree rename nlink",
+        "bug: a directory that replaces another one leaves a link too many",
+    ),
+    (
+        "exfat",
+        "tree remount content",
+        "bug: a file that was extended and appended to shows what a deleted one held",
+    ),
+    (
+        "vfat",
+        "outcome getdents entries",
+        "bug: a listing tells the wrong type after RENAME_EXCHANGE",
+    ),
     (
         "vfat",
         "tree rename nlink",

@@ -29,6 +29,10 @@ pub fn partitions_at(op: &Op, outcome: &Outcome, how: Granularity) -> Vec<Hit> {
         Traced::Nothing => {}
         Traced::Call(name) => seen.call(name).operands(op).result(),
         Traced::Listing => listing(op, &mut seen),
+        Traced::Piece => {
+            let listed = outcome.result.map(|_| listed_bytes(outcome));
+            seen.call("getdents").operands(op).result_of(listed);
+        }
         Traced::Mapping { prot } => mapping(op, prot, &mut seen),
     }
     seen.hits
@@ -156,6 +160,7 @@ impl Call<'_, '_> {
             | Operand::Mode(_, None)
             | Operand::At(_)
             | Operand::Device(_)
+            | Operand::Back(_)
             | Operand::Id(..)
             | Operand::Groups(_)
             | Operand::Time(_) => self,

@@ -79,6 +79,7 @@ fn slot_ops() -> Vec<BoxedStrategy<Op>> {
             len: offset()
         }),
         op!(Getdents { slot: slot() }),
+        op!(ListPiece { slot: slot(), back: any::<u32>(), len: any::<u64>() }),
         op!(Fsync { slot: slot() }),
         op!(Fdatasync { slot: slot() }),
         op!(Syncfs { slot: slot() }),

@@ -128,6 +128,7 @@ pub const GOALS: &[Goals] = &[
     ("wait", &[]),
     ("server", &[]),
     ("link_slot", &[E::EBADF, E::EEXIST, E::ENOENT, E::EPERM]),
+    ("list_piece", &[E::EBADF, E::ENOTDIR, E::EINVAL]),
 ];
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use fathom_model::{Config, Model};
 
 use crate::check::call_monitor::CallMonitor;
 use crate::check::oracle::space::{Baseline, Instead, ran_out, takes_space};
-use crate::check::oracle::{Oracle, Signature, is_segment, touched};
+use crate::check::oracle::{Oracle, Signature, is_piece, is_segment, touched};
 use crate::check::rerun::Runner;
 
 /// How often a server that answers like a dead one is asked whether it is dead.
@@ -272,7 +272,8 @@ impl<'a> SideBySide<'a> {
         look: Inspection,
     ) -> Result<StepJudgement, HarnessFault> {
         let tree = self.model.digest();
-        let before = (takes_space(op) || is_segment(op)).then(|| self.model.clone());
+        let before =
+            (takes_space(op) || is_segment(op) || is_piece(op)).then(|| self.model.clone());
         self.before_remount = match op {
             Op::Remount => self.watched(Activity::Looking, Self::subject_tree).ok().transpose()?,
             _ => None,
@@ -292,7 +293,11 @@ impl<'a> SideBySide<'a> {
         if SERVER_IS_GONE.contains(&found.result) && expected != found {
             return self.without_server(op, expected, Ok(found));
         }
-        if let Some(before) = before.filter(|_| expected != found) {
+        if let (Op::ListPiece { .. }, Some(before)) = (op, &before) {
+            // The subject has its own order: the reference goes on from what the subject has listed.
+            self.model = before.clone();
+            expected = self.model.follow_piece(op, &found).unwrap_or(expected);
+        } else if let Some(before) = before.filter(|_| expected != found) {
             self.fall_back(op, before, &mut expected, &found)?;
         }
         let mut verdict = self.judge(op, &expected, &found);

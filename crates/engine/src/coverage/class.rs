@@ -28,6 +28,10 @@ impl Class {
         let codes = match op.traced() {
             Traced::Nothing => return None,
             Traced::Listing => [amount(listed_bytes(outcome)), 0, 0, 0],
+            Traced::Piece => {
+                let [back, len, ..] = codes(op);
+                [amount(listed_bytes(outcome)), back, len, 0]
+            }
             Traced::Mapping { .. } => {
                 let Mapped { start, length, wanted, sync } = Mapped::of(op);
                 [amount(length), signed(start), amount(wanted), sync.unwrap_or_default()]
@@ -71,7 +75,7 @@ fn code(operand: Operand<'_>) -> Option<u32> {
         Operand::IntLength(value, _) => signed(i64::from(*value as i32)),
         Operand::Data(data, ..) => amount(data.len),
         Operand::Flags(flags, _) => flags.get(),
-        Operand::Number(value, _) => *value,
+        Operand::Number(value, _) | Operand::Back(value) => *value,
         Operand::Whence(whence, _) => *whence as u32,
         Operand::Mode(mode, _) | Operand::Mask(mode, _) => mode.0,
         Operand::Owner(owner, _) => id(*owner),

@@ -135,6 +135,7 @@ fn can_go(step: &fathom_core::Step) -> bool {
         Op::Stat { .. }
             | Op::Pread { .. }
             | Op::Getdents { .. }
+            | Op::ListPiece { .. }
             | Op::Readlink { .. }
             | Op::Getxattr { .. }
             | Op::Listxattr { .. }

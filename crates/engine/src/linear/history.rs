@@ -218,6 +218,7 @@ fn only_looks(op: &Op, outcome: &Outcome) -> bool {
     match op {
         Op::Stat { .. }
         | Op::Getdents { .. }
+        | Op::ListPiece { .. }
         | Op::Read { .. }
         | Op::Pread { .. }
         | Op::Lseek { .. }

@@ -76,6 +76,7 @@ calls! {
     Wait = "wait",
     Server = "server",
     LinkSlot = "link_slot",
+    ListPiece = "list_piece",
 }
 
 /// The whole configuration; `default.toml` explains every field.

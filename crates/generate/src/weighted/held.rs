@@ -22,6 +22,9 @@ const CROWD_ONE_IN: u64 = 3000;
 /// of this length.
 const CROWD_MAX: u64 = 1200;
 
+/// While a crowd goes, a piece of the directory is read after so many names.
+const CROWD_PIECE_EVERY: u64 = 12;
+
 /// Bytes of a name of a crowd.
 const CROWD_NAME_BYTES: usize = 60;
 
@@ -43,6 +46,7 @@ impl Generator {
     /// Nothing is open any more.
     pub fn forget_held(&mut self) {
         self.held.slot = None;
+        self.planned.clear();
         self.slots.fill(None);
     }
 
@@ -102,6 +106,7 @@ impl Generator {
             self.play(Op::Mknod { path: crowd_name(&dir, number), mode, dev: (0, 0) }, meta);
         }
         self.play(Op::Getdents { slot }, meta);
+        let pieces = self.calls.iter().any(|(offered, _)| *offered == Call::ListPiece);
         // A step that has no divisor in common with the number of names visits each once.
         let step = (count / 2..count).rev().find(|step| gcd(*step, count) == 1).unwrap_or(1);
         for turn in 0..count {
@@ -109,6 +114,10 @@ impl Generator {
             self.play(Op::Unlink { path: crowd_name(&dir, number) }, meta);
             if turn % (count / 3) == 0 {
                 self.play(Op::Getdents { slot }, meta);
+            }
+            if pieces && turn % CROWD_PIECE_EVERY == 0 {
+                let piece = self.piece_of(slot);
+                self.play(piece, meta);
             }
         }
         true

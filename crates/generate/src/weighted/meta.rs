@@ -41,7 +41,7 @@ impl Need {
             Call::Read | Call::Pread | Call::MmapLoad => Need::Readable,
             Call::Write | Call::Pwrite | Call::Fallocate | Call::SyncFileRange => Need::Writable,
             Call::MmapStore | Call::CopyFileRange => Need::Both,
-            Call::Getdents => Need::Dir,
+            Call::Getdents | Call::ListPiece => Need::Dir,
             Call::LinkSlot => Need::Nameless,
             Call::Lseek | Call::Fsync | Call::Fdatasync | Call::Syncfs => Need::Any,
             _ => Need::Nothing,
@@ -72,8 +72,8 @@ impl Generator {
     /// # Panics
     /// If nothing that the configuration allows can be used.
     pub fn meta(&mut self, model: &Model) -> Vec<Op> {
-        let mut meta = Meta { model: model.clone(), ops: Vec::new() };
-        if self.crowd(&mut meta) {
+        let mut meta = Meta::new(model);
+        if self.crowd(&mut meta) || self.browse(&mut meta) {
             self.tidy_up(model, &mut meta);
             return meta.ops;
         }
@@ -174,5 +174,11 @@ impl Generator {
 pub(super) struct Meta {
     /// The reference after the operations so far.
     pub(super) model: Model,
-    ops: Vec<Op>,
+    pub(super) ops: Vec<Op>,
+}
+
+impl Meta {
+    pub(super) fn new(model: &Model) -> Meta {
+        Meta { model: model.clone(), ops: Vec::new() }
+    }
 }

@@ -17,12 +17,13 @@ mod config;
 mod data;
 mod held;
 mod inputs;
+mod listing;
 mod meta;
 mod names;
 mod paths;
 mod view;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use fathom_core::flags::{Access, OpenFlags, ServerEvents};
 use fathom_core::{Capability, FsPath, Kind, Op, Outcome, Payload, Slot, Target};
@@ -83,6 +84,8 @@ pub struct Generator {
     odd: bool,
     /// What is held open over several meta-operations, if that is allowed.
     held: Held,
+    /// What comes next in a random walk that is reading a directory in pieces.
+    planned: VecDeque<Op>,
 }
 
 impl Generator {
@@ -113,12 +116,14 @@ impl Generator {
             patterns: 0,
             odd: false,
             held: Held::default(),
+            planned: VecDeque::new(),
         }
     }
 
     /// Starts again with an empty file system and another stream of choices.
     pub fn restart(&mut self, choices: Choices) {
         self.held.slot = None;
+        self.planned.clear();
         self.begin(choices);
         self.patterns = 0;
         self.view = View::default();
@@ -134,7 +139,13 @@ impl Generator {
     /// # Panics
     /// If nothing that the configuration allows can be used.
     pub fn next(&mut self, model: &Model) -> Op {
+        if let Some(op) = self.planned.pop_front() {
+            return op;
+        }
         self.view.refresh(model);
+        if let Some(op) = self.browse_in_walk(model) {
+            return op;
+        }
         for _ in 0..REFUSED_MAX {
             let call = self.draw();
             if let Some(op) = self.usable(call, model) {
@@ -234,6 +245,7 @@ impl Generator {
             Call::Removexattr => self.removexattr(),
             Call::Stat => Op::Stat { target: self.target() },
             Call::Getdents => Op::Getdents { slot: self.slot(|open| open.kind == Kind::Dir) },
+            Call::ListPiece => self.list_piece(),
             Call::Statfs => Op::Statfs { target: self.target() },
             Call::Access => self.access(),
             Call::Fsync => Op::Fsync { slot: self.slot(|_| true) },

@@ -67,6 +67,12 @@ impl View {
         self.nodes.iter().filter(|node| wanted(node)).collect()
     }
 
+    /// The names in a directory.
+    pub(super) fn children<'a>(&'a self, dir: &FsPath) -> impl Iterator<Item = &'a Node> + use<'a> {
+        let dir = dir.clone();
+        self.nodes.iter().skip(1).filter(move |node| dir.join(node.path.file_name()) == node.path)
+    }
+
     pub(super) fn contains(&self, path: &FsPath) -> bool {
         self.nodes.iter().any(|node| node.path == *path)
     }

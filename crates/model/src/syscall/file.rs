@@ -1,9 +1,12 @@
 //! Open files and the slots that hold them.
 
+use std::sync::Arc;
+
 use fathom_core::flags::{Access, OpenFlags};
 use fathom_core::{Errno, Kind, Slot, Target};
 
 use super::Model;
+use super::list_piece::Listing;
 use super::resolve::Follow;
 use crate::volume::Ino;
 
@@ -35,20 +38,25 @@ impl OpenFile {
 
 /// All slots of a process.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Files(Vec<Option<OpenFile>>);
+pub(super) struct Files {
+    slots: Vec<Option<OpenFile>>,
+    /// The directories among them that are being read in pieces.
+    listings: Vec<(Slot, Arc<Listing>)>,
+}
 
 impl Files {
     pub(super) fn get(&self, slot: Slot) -> Option<&OpenFile> {
-        self.0.get(usize::from(slot))?.as_ref()
+        self.slots.get(usize::from(slot))?.as_ref()
     }
 
     pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut OpenFile> {
-        self.0.get_mut(usize::from(slot))?.as_mut()
+        self.slots.get_mut(usize::from(slot))?.as_mut()
     }
 
     /// Puts a file into a slot; returns what was there.
     pub(super) fn set(&mut self, slot: Slot, file: Option<OpenFile>) -> Option<OpenFile> {
-        let slots = &mut self.0;
+        self.set_listing(slot, None);
+        let slots = &mut self.slots;
         let index = usize::from(slot);
         if index >= slots.len() {
             slots.resize(index + 1, None);
@@ -58,7 +66,27 @@ impl Files {
 
     /// The open files with their slots.
     pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &OpenFile)> {
-        self.0.iter().enumerate().filter_map(|(slot, file)| Some((slot, file.as_ref()?)))
+        self.slots.iter().enumerate().filter_map(|(slot, file)| Some((slot, file.as_ref()?)))
+    }
+
+    /// The listing of the directory in a slot that was begun and is not over.
+    pub(super) fn listing(&self, slot: Slot) -> Option<&Arc<Listing>> {
+        self.listings.iter().find(|(other, _)| *other == slot).map(|(_, listing)| listing)
+    }
+
+    pub(super) fn set_listing(&mut self, slot: Slot, listing: Option<Listing>) {
+        self.listings.retain(|(other, _)| *other != slot);
+        self.listings.extend(listing.map(|listing| (slot, Arc::new(listing))));
+    }
+
+    /// All listings.
+    pub(super) fn listings(&self) -> &[(Slot, Arc<Listing>)] {
+        &self.listings
+    }
+
+    /// All listings, to be changed.
+    pub(super) fn listings_mut(&mut self) -> impl Iterator<Item = &mut Listing> {
+        self.listings.iter_mut().map(|(_, listing)| Arc::make_mut(listing))
     }
 }
 

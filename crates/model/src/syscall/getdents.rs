@@ -10,7 +10,7 @@ use crate::quirks::EntryTypes;
 pub(super) const END_OF_DIRECTORY: i64 = i64::MAX;
 
 /// The letter of an entry whose type the listing does not tell (`DT_UNKNOWN`).
-const UNKNOWN_TYPE: char = '?';
+pub(super) const UNKNOWN_TYPE: char = '?';
 
 impl Model {
     /// All entries with `.` and `..`, from the first on; the return value is their number.
@@ -19,6 +19,7 @@ impl Model {
         if file.kind != Kind::Dir {
             return Err(Errno::ENOTDIR);
         }
+        self.end_listing(slot);
         self.seek(slot, 0);
         if self.volume.attr(file.ino)?.nlink == 0 {
             // The directory was removed: not even `.` is left (IS_DEADDIR).

@@ -12,6 +12,7 @@ impl Model {
         if file.kind == Kind::Fifo {
             return Err(Errno::ESPIPE);
         }
+        self.end_listing(slot);
         let position = self.seek_target(&file, offset, whence)?;
         self.seek(slot, position);
         Ok(position as u64)

@@ -22,6 +22,7 @@ mod getdents;
 mod lacking;
 mod library;
 mod link;
+mod list_piece;
 mod lseek;
 mod mkdir;
 mod mknod;
@@ -114,6 +115,14 @@ impl Model {
 
     /// Executes one operation of caller 0.
     pub fn execute(&mut self, op: &Op) -> Outcome {
+        let outcome = self.call(op);
+        if outcome.result.is_ok() {
+            self.note_names(op);
+        }
+        outcome
+    }
+
+    fn call(&mut self, op: &Op) -> Outcome {
         match op {
             Op::Open { slot, path, flags, mode } => self.open(*slot, path, *flags, *mode).into(),
             Op::Close { slot } => self.close(*slot).into(),
@@ -146,6 +155,7 @@ impl Model {
             Op::Removexattr { target, name } => self.removexattr(target, name).into(),
             Op::Stat { target } => outcome(self.stat(target)),
             Op::Getdents { slot } => outcome(self.getdents(*slot)),
+            Op::ListPiece { slot, back, len } => outcome(self.list_piece(*slot, *back, *len)),
             Op::Statfs { target } => outcome(self.statfs(target)),
             Op::Access { target, mode, .. } => self.access(target, *mode).into(),
             Op::Fsync { slot } | Op::Fdatasync { slot } => self.fsync(*slot).into(),

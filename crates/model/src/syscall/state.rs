@@ -46,6 +46,9 @@ impl Model {
             packed.extend_from_slice(caller_bytes);
             *sum += Digest::of(DOMAIN_SLOT, &packed);
         }
+        for (slot, listing) in process.files.listings() {
+            *sum += listing.digest(usize::from(*slot), caller);
+        }
         let Identity { uid, gid, groups } = &process.identity;
         let ids = [process.umask.0, *uid, *gid];
         let mut packed: Vec<u8> =

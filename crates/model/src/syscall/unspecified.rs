@@ -117,8 +117,10 @@ impl Model {
     }
 
     fn is_listed(&self, slot: Slot) -> bool {
-        self.file(slot)
-            .is_ok_and(|file| file.kind == Kind::Dir && file.position == END_OF_DIRECTORY)
+        let in_pieces = self.current.files.listing(slot).is_some();
+        self.file(slot).is_ok_and(|file| {
+            file.kind == Kind::Dir && (in_pieces || file.position == END_OF_DIRECTORY)
+        })
     }
 
     fn reaches_driver(&self, op: &Op) -> bool {

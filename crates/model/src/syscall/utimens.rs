@@ -114,6 +114,35 @@ mod tests {
     }
 
     #[test]
+    fn times_keep_to_the_first_second_and_the_grain() {
+        let quirks =
+            Quirks { time_sec_min: 10, time_grain_nsec: 2_000_000_000, ..Quirks::default() };
+        let mut m = model_with(quirks);
+        let set = |sec, nsec| utimens(at("f"), OMIT, TimeArg::At { sec, nsec });
+        given(&mut m, &[file("f", 0o644)]);
+        for (given_time, kept) in [((9, 7), 10), ((10, 7), 10), ((11, 7), 10), ((12, 7), 12)] {
+            given(&mut m, &[set(given_time.0, given_time.1)]);
+            assert_eq!(attr(&m, "f").times.mtime, Stamp::At { sec: kept, nsec: 0 });
+        }
+        let mut plain = model();
+        given(&mut plain, &[file("f", 0o644), set(9, 7)]);
+        assert_eq!(attr(&plain, "f").times.mtime, Stamp::At { sec: 9, nsec: 7 });
+    }
+
+    #[test]
+    fn links_that_keep_no_times_are_links() {
+        let mut m = model_with(Quirks { link_times_kept: false, ..Quirks::default() });
+        let now = |m: &Model, name: &str| matches!(attr(m, name).times.mtime, Stamp::Tick(_));
+        given(&mut m, &[symlink("f", "l"), file("f", 0o644)]);
+        given(&mut m, &[utimens(Target::Link(path("l")), PAST, PAST)]);
+        given(&mut m, &[utimens(at("f"), PAST, PAST)]);
+        assert!(now(&m, "l") && !now(&m, "f"));
+        let mut plain = model();
+        given(&mut plain, &[symlink("f", "l"), utimens(Target::Link(path("l")), PAST, PAST)]);
+        assert!(!now(&plain, "l"));
+    }
+
+    #[test]
     fn values_are_kept_and_clamped() {
         let mut m = model_with(Quirks { time_sec_max: 100, ..Quirks::default() });
         given(

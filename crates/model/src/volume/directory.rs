@@ -33,7 +33,7 @@ enum Links {
 }
 
 /// The first cookie: `.` and `..` come before.
-const COOKIE_FIRST: u64 = 3;
+pub(super) const COOKIE_FIRST: u64 = 3;
 
 /// Entries of one list. Two hundred are copied in about a microsecond.
 const LIST_MAX: usize = 200;

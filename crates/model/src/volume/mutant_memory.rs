@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fathom_core::{Errno, FsBytes, Stamp};
 
 use super::contents::Contents;
-use super::directory::{Directory, Link};
+use super::directory::{COOKIE_FIRST, Directory, Link};
 use super::inode::{Body, Inode, Name, Names, Xattrs};
 use super::name::ShortName;
 use super::state::State;
@@ -126,6 +126,7 @@ impl State {
         count_max: usize,
     ) -> Result<Vec<&Link>, Errno> {
         let mut links: Vec<&Link> = self.dir(dir)?.links().collect();
+        let after = self.position_behind(&links, after);
         links.retain(|link| link.cookie > after);
         if let Some(mutant_memory) = &self.mutant_memory {
             let marked = |list: &[(Ino, ShortName)], link: &Link| {
@@ -142,6 +143,18 @@ impl State {
         }
         links.sort_by_key(|link| link.cookie);
         Ok(links)
+    }
+
+    /// Where a listing goes on behind an entry; mutants lose the place when that entry is gone.
+    fn position_behind(&self, links: &[&Link], after: u64) -> u64 {
+        let (skips, restarts) =
+            (self.mutant(Mutant::ListingSkips), self.mutant(Mutant::ListingRestarts));
+        let is_there = |link: &&Link| link.cookie == after;
+        if !(skips || restarts) || after < COOKIE_FIRST || links.iter().any(is_there) {
+            return after;
+        }
+        let next = links.iter().map(|link| link.cookie).filter(|cookie| *cookie > after).min();
+        if restarts { 0 } else { next.unwrap_or(after) }
     }
 
     /// What mutants get wrong when the volume is mounted again.

@@ -144,6 +144,22 @@ impl Story {
         names.join(" ")
     }
 
+    pub(crate) fn files(&mut self, names: &[&str]) {
+        for name in names {
+            self.file(name);
+        }
+    }
+
+    /// What comes after an entry of the root that is removed before.
+    pub(crate) fn list_behind_removed(&mut self, name: &str) -> String {
+        let entries = self.volume.entries(self.ino(""), 0).unwrap();
+        let cookie = entries.iter().find(|entry| entry.name == FsBytes::from(name)).unwrap().cookie;
+        self.unlink(name).unwrap();
+        let entries = self.volume.entries(self.ino(""), cookie).unwrap();
+        let names: Vec<String> = entries.iter().map(|entry| entry.name.to_string()).collect();
+        names.join(" ")
+    }
+
     pub(crate) fn segments(&self, path: &str) -> Vec<(u64, u64)> {
         let tree = self.volume.tree(TreeOptions { segments: true, times: false });
         tree.entries[&FsBytes::from(path)].segments.clone().unwrap()

@@ -295,6 +295,9 @@ impl Ext {
             quirks.time_grain_nsec = 1_000_000_000;
             // It has no SEEK_HOLE: what lies in a large hole would have to be read to be compared.
             quirks.hole_bytes_max = 64 << 20;
+            // Neither ext2_setsize() nor a write zeroes what is in the page behind the old end, as fs/ext4 does. See
+            // docs/FOUND_BUGS.md.
+            quirks.mapped_tail_shows = true;
         }
         if self.inode_bytes <= 128 {
             quirks.time_sec_max = i64::from(i32::MAX);
@@ -429,7 +432,9 @@ mod tests {
         assert_eq!((quirks.xattr_total_bytes_sure, quirks.xattr_total_bytes_max), (4060, 4060));
         assert_eq!(quirks.time_sec_max, 2_147_483_647);
         let own = limited("ext2-1k", 1024, Format::Ext(Ext { own_driver: true, ..ext(false) }));
-        assert!(!own.fallocate_privileges_vary);
+        assert!(!own.fallocate_privileges_vary && own.mapped_tail_shows);
+        // Served by fs/ext4, it zeroes the rest of the last page.
+        assert!(!limited("ext2-1k", 1024, Format::Ext(ext(false))).mapped_tail_shows);
         let under = Ext { own_driver: true, layered: true, ..ext(false) };
         assert!(limited("ext2-1k", 1024, Format::Ext(under)).fallocate_privileges_vary);
         assert_eq!(own.vfs_file_bytes_max, 17_247_252_480);

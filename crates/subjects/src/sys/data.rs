@@ -44,6 +44,7 @@ impl Executor {
             Whence::Data => libc::SEEK_DATA,
             Whence::Hole => libc::SEEK_HOLE,
         };
+        self.end_listing(slot);
         call::lseek(self.fd(slot), offset, whence).into()
     }
 

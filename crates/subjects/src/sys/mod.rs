@@ -376,6 +376,7 @@ impl Executor {
             Op::Removexattr { target, name } => self.removexattr(target, name),
             Op::Stat { target } => self.stat(target),
             Op::Getdents { slot } => Ok(self.getdents(*slot)),
+            Op::ListPiece { slot, back, len } => Ok(self.list_piece(*slot, *back, *len)),
             Op::Statfs { target } => self.statfs(target),
             Op::Access { target, mode, effective } => self.access(target, *mode, *effective),
             Op::Fsync { slot } => Ok(call::fsync(self.fd(*slot)).into()),

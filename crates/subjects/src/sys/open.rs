@@ -6,6 +6,7 @@ use fathom_core::flags::OpenFlags;
 use fathom_core::{FsPath, Mode, Outcome, Slot};
 
 use super::guard::last_of_open;
+use super::listing::Pieces;
 use super::{Applied, Executor, call};
 
 /// The open file of a slot.
@@ -13,6 +14,8 @@ pub(super) struct OpenFile {
     pub(super) file: OwnedFd,
     /// Whether it is a FIFO opened without `O_NONBLOCK`: reading and writing could wait for ever.
     pub(super) may_block: bool,
+    /// A directory that is read in pieces.
+    pub(super) pieces: Pieces,
 }
 
 impl OpenFile {
@@ -36,7 +39,8 @@ impl Executor {
             Ok(file) => {
                 let may_block =
                     !flags.contains(OpenFlags::O_NONBLOCK) && self.guard.is_fifo(file.as_raw_fd());
-                self.slots[usize::from(slot)] = Some(OpenFile { file, may_block });
+                self.slots[usize::from(slot)] =
+                    Some(OpenFile { file, may_block, pieces: Pieces::default() });
                 Ok(Outcome::ok(0))
             }
             Err(errno) => Ok(Outcome::err(errno)),

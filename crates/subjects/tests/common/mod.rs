@@ -276,6 +276,7 @@ fn names_and_links(subject: &mut dyn Subject) {
     let rename =
         |from: &str, to: &str, flags| Op::Rename { from: from.into(), to: to.into(), flags };
     let link = |from: &str, to: &str, follow| Op::Link { from: from.into(), to: to.into(), follow };
+    let piece = |slot, back, len| Op::ListPiece { slot, back, len };
     let link_slot = |slot, to: &str| Op::LinkSlot { slot, to: to.into(), by_proc: true };
     let readlink = |len| Op::Readlink { path: "d/s".into(), len };
     let with_one_subdirectory = parent_stat(subject);
@@ -306,6 +307,12 @@ fn names_and_links(subject: &mut dyn Subject) {
             (Op::Getdents { slot: 3 }, entries(&listing)),
             (Op::Getdents { slot: 0 }, err(Errno::ENOTDIR)),
             (Op::Getdents { slot: 99 }, err(Errno::EBADF)),
+            (piece(3, 0, 0), err(Errno::EINVAL)),
+            (piece(3, 0, 1 << 16), entries(&listing)),
+            (piece(3, 0, 1 << 16), entries(&[])),
+            (piece(3, 2, 1 << 16), entries(&listing)),
+            (piece(0, 0, 100), err(Errno::ENOTDIR)),
+            (piece(99, 0, 100), err(Errno::EBADF)),
             (rename("d/h", "d/sub/h", RenameFlags::empty()), ok(0)),
             (rename("d", "d/sub/x", RenameFlags::empty()), err(Errno::EINVAL)),
             (rename("a", "d/sub/h", RenameFlags::RENAME_NOREPLACE), err(Errno::EEXIST)),

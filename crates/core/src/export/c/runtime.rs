@@ -19,6 +19,7 @@ const HELPERS: &[(Helper, &str)] = &[
     (Helper::Attributes, include_str!("runtime/stat.c")),
     (Helper::Space, include_str!("runtime/statfs.c")),
     (Helper::Entries, include_str!("runtime/getdents.c")),
+    (Helper::ListPiece, include_str!("runtime/list_piece.c")),
     (Helper::Names, include_str!("runtime/listxattr.c")),
     (Helper::Window, include_str!("runtime/mmap.c")),
     (Helper::MmapStore, include_str!("runtime/mmap_store.c")),
@@ -64,6 +65,7 @@ pub(super) enum Helper {
     Attributes,
     Space,
     Entries,
+    ListPiece,
     Names,
     Window,
     MmapStore,
@@ -101,6 +103,7 @@ impl Helper {
             Helper::Pattern => &[Helper::Buffer],
             Helper::Data => &[Helper::Buffer, Helper::Xxh64],
             Helper::Entries => &[Helper::Name],
+            Helper::ListPiece => &[Helper::Slots, Helper::Entries],
             Helper::Names => &[Helper::Buffer, Helper::Name],
             Helper::MmapStore => &[Helper::Window, Helper::Pattern],
             Helper::MmapLoad => &[Helper::Window, Helper::Data],
@@ -128,6 +131,8 @@ pub(super) struct Runtime {
     helpers: BTreeSet<Helper>,
     slots: usize,
     steps: usize,
+    /// The slots whose directories are being read in pieces.
+    listed: BTreeSet<Slot>,
 }
 
 impl Runtime {
@@ -152,6 +157,16 @@ impl Runtime {
         self.need(Helper::Slots);
         self.slots = self.slots.max(usize::from(slot) + 1);
         slot
+    }
+
+    /// Notes that a piece of a directory is read; says whether it is the first one.
+    pub(super) fn begin_listing(&mut self, slot: Slot) -> bool {
+        self.listed.insert(slot)
+    }
+
+    /// The next piece of the directory in a slot is a first one.
+    pub(super) fn end_listing(&mut self, slot: Slot) {
+        self.listed.remove(&slot);
     }
 
     /// Whether a helper is part of the program.

@@ -12,6 +12,9 @@ use crate::pattern::Pattern;
 /// Data of one call beyond this is not asked for, as executors do: no file in a trace is longer.
 const BUFFER_BYTES: u64 = 64 << 20;
 
+/// More than this is not asked for in one piece of a listing, as executors do.
+const PIECE_BYTES_MAX: u64 = 1 << 20;
+
 /// No symbolic link is longer than a path.
 const PATH_BYTES: i32 = 4096;
 
@@ -21,10 +24,12 @@ const XATTR_BYTES: u64 = 65536;
 /// The expression of an operation, and what it needs. What takes more than a line has its function.
 pub(super) fn of(op: &Op, run: &mut Runtime) -> String {
     run.count_step();
+    end_listing(op, run);
     match op {
         Op::Open { slot, path, flags, mode } => open(*slot, path, *flags, *mode, run),
         Op::Close { slot } => close(*slot, run),
         Op::Getdents { slot } => getdents(*slot, run),
+        Op::ListPiece { slot, back, len } => list_piece(*slot, *back, *len, run),
         Op::Fsync { slot } => format!("fsync({})", run.slot(*slot)),
         Op::Fdatasync { slot } => format!("fdatasync({})", run.slot(*slot)),
         Op::Syncfs { slot } => format!("syncfs({})", run.slot(*slot)),
@@ -86,6 +91,13 @@ pub(super) fn of(op: &Op, run: &mut Runtime) -> String {
     }
 }
 
+/// After these, a piece of the directory in a slot is a first one.
+fn end_listing(op: &Op, run: &mut Runtime) {
+    if let Op::Open { slot, .. } | Op::Lseek { slot, .. } | Op::Getdents { slot } = op {
+        run.end_listing(*slot);
+    }
+}
+
 fn open(slot: Slot, path: &FsBytes, flags: OpenFlags, mode: Mode, run: &mut Runtime) -> String {
     run.need(Helper::Open);
     let (slot, flags) = (run.slot_number(slot), open_flags(flags));
@@ -100,6 +112,14 @@ fn close(slot: Slot, run: &mut Runtime) -> String {
 fn getdents(slot: Slot, run: &mut Runtime) -> String {
     run.need(Helper::Entries);
     format!("entries({})", run.slot(slot))
+}
+
+fn list_piece(slot: Slot, back: u32, len: u64, run: &mut Runtime) -> String {
+    run.need(Helper::ListPiece);
+    let len = len.min(PIECE_BYTES_MAX);
+    // A slot may have had another directory before.
+    let back = if run.begin_listing(slot) { "SIZE_MAX".to_owned() } else { back.to_string() };
+    format!("list_piece({}, {back}, {len})", run.slot_number(slot))
 }
 
 fn remount(run: &mut Runtime) -> String {

@@ -66,6 +66,8 @@ impl Script {
             Op::Fdatasync { slot } => Some(format!("sync -d -- {}", self.file(*slot)?)),
             Op::Syncfs { slot } => Some(format!("sync -f -- {}", self.file(*slot)?)),
             Op::Getdents { slot } => Some(format!("ls -a -- {}/", self.file(*slot)?)),
+            // No tool reads a piece of a directory.
+            Op::ListPiece { .. } => None,
             Op::Read { .. }
             | Op::Pread { .. }
             | Op::Write { .. }

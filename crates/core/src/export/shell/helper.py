@@ -3,6 +3,7 @@ import ctypes, errno, os, stat, sys
 libc = ctypes.CDLL(None, use_errno=True)
 directory = os.getcwdb()
 slot = {}  # descriptors of the open files
+pieces = {}  # where the pieces of a listing began, and where the next one does
 names = {"ENOTSUP": "EOPNOTSUPP", "EWOULDBLOCK": "EAGAIN", "EDEADLOCK": "EDEADLK"}
 
 
@@ -32,6 +33,7 @@ def call(function, *args, answer=ctypes.c_int):
 
 # ==== Open files.
 def open_slot(n, path, flags, mode):
+    pieces.pop(n, None)
     if n in slot:
         os.close(slot.pop(n))
     slot[n] = os.open(path, flags, mode)
@@ -119,6 +121,12 @@ def pwrite(n, source, offset):
 
 
 # ==== 
+def lseek(n, offset, whence):
+    pieces.pop(n, None)
+    return os.lseek(fd(n), offset, whence)
+
+
+# ==== 
 def readlink(path, size):
     to = ctypes.create_string_buffer(size + 1)
     return data(to, call("readlink", path, to, size, answer=ctypes.c_ssize_t))
@@ -162,24 +170,56 @@ def attributes(s):
         s.st_mode, s.st_nlink, s.st_uid, s.st_gid, 0 if is_dir else s.st_size, *device)
 
 
+# ==== Some directory entries: name, type, and where the next one is; sorted, as an answer.
+def some_entries(n, size):
+    letters, found, at = {8: "-", 4: "d", 10: "l", 1: "p", 12: "s", 2: "c", 6: "b"}, [], 0
+    raw = ctypes.create_string_buffer(max(size, 1))
+    size = call("getdents64", fd(n), raw, size, answer=ctypes.c_ssize_t)
+    raw = raw.raw[:size]
+    while at < size:
+        after = int.from_bytes(raw[at + 8:at + 16], "little", signed=True)
+        length, kind = int.from_bytes(raw[at + 16:at + 18], "little"), raw[at + 18]
+        found.append((raw[at + 19:at + length].split(b"\0")[0], letters.get(kind, "?"), after))
+        at += length
+    return found
+
+
+def entries_answer(found):
+    found = sorted((name, kind) for name, kind, after in found if name != b"lost+found")
+    return "%d entries%s" % (len(found), "".join(" %s:%s" % (k, escaped(n)) for n, k in found))
+
+
+def is_directory(n):
+    return n in slot and stat.S_ISDIR(os.fstat(fd(n)).st_mode)
+
+
 # ==== Directory entries: all of them from the start, sorted by name.
 def entries(n):
-    if n in slot and stat.S_ISDIR(os.fstat(fd(n)).st_mode):
+    pieces.pop(n, None)
+    if is_directory(n):
         os.lseek(fd(n), 0, os.SEEK_SET)
-    letters, found = {8: "-", 4: "d", 10: "l", 1: "p", 12: "s", 2: "c", 6: "b"}, []
-    raw = ctypes.create_string_buffer(1 << 15)
-    while True:
-        size, at = call("getdents64", fd(n), raw, 1 << 15, answer=ctypes.c_ssize_t), 0
-        if size == 0:
-            break
-        while at < size:
-            length, kind = int.from_bytes(raw.raw[at + 16:at + 18], "little"), raw.raw[at + 18]
-            name = raw.raw[at + 19:at + length].split(b"\0")[0]
-            if name != b"lost+found":
-                found.append((name, letters.get(kind, "?")))
-            at += length
-    found.sort()
-    return "%d entries%s" % (len(found), "".join(" %s:%s" % (k, escaped(n)) for n, k in found))
+    found, some = [], some_entries(n, 1 << 15)
+    while some:
+        found += some
+        some = some_entries(n, 1 << 15)
+    return entries_answer(found)
+
+
+# ==== A piece of a directory: one call, where the last piece ended or after seeking to where the piece so
+# many pieces back began; from the first entry on if there are not so many.
+def list_piece(n, back, size):
+    starts, after = pieces.get(n, ([], 0))
+    if is_directory(n):
+        if not starts or back >= len(starts):
+            starts, after = [], os.lseek(fd(n), 0, os.SEEK_SET)
+        elif back:
+            starts, after = starts[:-back], os.lseek(fd(n), starts[-back], os.SEEK_SET)
+    pieces[n] = (starts, after)
+    some = some_entries(n, size)
+    while some and all(name == b"lost+found" for name, kind, next in some):
+        after, some = some[-1][2], some_entries(n, size)
+    pieces[n] = (starts + [pieces[n][1]], some[-1][2] if some else after)
+    return entries_answer(some)
 
 
 # ==== Memory-mapped access, only to bytes inside the file: beyond it there is SIGBUS.

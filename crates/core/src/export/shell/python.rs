@@ -16,6 +16,8 @@ const SECTION: &str = "\n# ====";
 
 /// Data of one call beyond this is not asked for, as executors do: no file in a trace is longer.
 const BUFFER_BYTES: u64 = 64 << 20;
+/// More than this is not asked for in one piece of a listing, as executors do.
+const PIECE_BYTES_MAX: u64 = 1 << 20;
 /// No symbolic link is longer than a path.
 const PATH_BYTES: i32 = 4096;
 /// No value or list of extended attributes is longer.
@@ -67,6 +69,7 @@ pub(super) fn expression(op: &Op) -> String {
         Op::Open { slot, path, flags, mode } => open(*slot, path, *flags, *mode),
         Op::Close { slot } => format!("close_slot({slot})"),
         Op::Getdents { slot } => format!("entries({slot})"),
+        Op::ListPiece { slot, back, len } => list_piece(*slot, *back, *len),
         Op::Fsync { slot } => format!("call(\"fsync\", fd({slot}))"),
         Op::Fdatasync { slot } => format!("call(\"fdatasync\", fd({slot}))"),
         Op::Syncfs { slot } => format!("call(\"syncfs\", fd({slot}))"),
@@ -137,8 +140,12 @@ fn open(slot: Slot, path: &FsBytes, flags: OpenFlags, mode: Mode) -> String {
     format!("open_slot({slot}, {}, {}, {:#o})", bytes(path), flags.join(" | "), mode.0)
 }
 
+fn list_piece(slot: Slot, back: u32, len: u64) -> String {
+    format!("list_piece({slot}, {back}, {})", len.min(PIECE_BYTES_MAX))
+}
+
 fn lseek(slot: Slot, offset: i64, whence: Whence) -> String {
-    format!("os.lseek(fd({slot}), {offset}, {})", seek(whence))
+    format!("lseek({slot}, {offset}, {})", seek(whence))
 }
 
 /// An offset; without one the position counts.

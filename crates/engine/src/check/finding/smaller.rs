@@ -72,6 +72,7 @@ impl Choice {
             | OperandMut::Text(..)
             | OperandMut::XattrName(..)
             | OperandMut::Number(..)
+            | OperandMut::Back(_)
             | OperandMut::Whence(..)
             | OperandMut::Mask(..)
             | OperandMut::Device(_)

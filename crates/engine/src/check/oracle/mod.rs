@@ -75,7 +75,9 @@ impl Oracle {
                     _ => false,
                 }
             }
-            Op::Getdents { .. } if self.quirks.entry_types_may_be_unknown => {
+            Op::Getdents { .. } | Op::ListPiece { .. }
+                if self.quirks.entry_types_may_be_unknown =>
+            {
                 same_entries(expected, found)
             }
             Op::Stat { .. } => self.same_stat(expected, found),
@@ -279,6 +281,11 @@ pub(crate) fn is_segment(op: &Op) -> bool {
     matches!(op, Op::Lseek { whence: Whence::Data | Whence::Hole, .. })
 }
 
+/// Whether an operation reads a piece of a directory.
+pub(crate) fn is_piece(op: &Op) -> bool {
+    matches!(op, Op::ListPiece { .. })
+}
+
 /// Whether two listings have the same names, and the same types where the second has one.
 fn same_entries(expected: &Outcome, found: &Outcome) -> bool {
     let (Payload::Entries(want), Payload::Entries(have)) = (&expected.payload, &found.payload)
@@ -298,5 +305,32 @@ fn same_statfs(expected: &Outcome, found: &Outcome) -> bool {
             want.name_bytes_max == have.name_bytes_max
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_may_stop_early_but_not_tell_more_than_it_did() {
+        let copy = |len| Op::CopyFileRange {
+            from: 0,
+            from_offset: None,
+            to: 1,
+            to_offset: Some(7),
+            len,
+            flags: 0,
+        };
+        let instead = |copy_may_be_short, found: Outcome| {
+            let quirks = Quirks { copy_may_be_short, ..Quirks::default() };
+            let oracle = Oracle::new(&Config { quirks, ..Config::default() }, false);
+            oracle.short_copy(&copy(9), &Outcome::ok(9), &found)
+        };
+        assert_eq!(instead(true, Outcome::ok(8)), Some(copy(8)));
+        assert_eq!(instead(false, Outcome::ok(8)), None);
+        for outside in [Outcome::ok(0), Outcome::ok(10), Outcome::err(Errno::EIO)] {
+            assert_eq!(instead(true, outside), None);
+        }
     }
 }

@@ -32,6 +32,7 @@ pub(crate) fn touched(op: &Op, model: &Model, changed: bool) -> Vec<FsPath> {
         | Operand::Data(..)
         | Operand::Flags(..)
         | Operand::Number(..)
+        | Operand::Back(_)
         | Operand::Whence(..)
         | Operand::Mode(..)
         | Operand::Mask(..)

@@ -46,32 +46,54 @@ static void add_entries(struct entry *all, size_t count)
     }
 }
 
+/* Entries that were read. */
+struct listed {
+    struct entry *all;
+    size_t count;
+    long next; /* where the last one ends */
+};
+
+static void take_entries(struct listed *to, char *raw, long bytes)
+{
+    for (long at = 0; at < bytes;) {
+        struct dirent64 *found = (struct dirent64 *)(raw + at);
+        at += found->d_reclen;
+        to->next = found->d_off;
+        if (strcmp(found->d_name, "lost+found") == 0)
+            continue; /* made by mkfs, not by a step */
+        to->all = with_room(to->all, to->count);
+        to->all[to->count].name = strdup(found->d_name);
+        to->all[to->count++].letter = type_letter(found->d_type);
+    }
+}
+
+/* Adds them to the answer unless the last call failed. */
+static long entries_answer(struct listed *from, long bytes)
+{
+    int number = errno;
+    if (bytes >= 0)
+        add_entries(from->all, from->count);
+    for (size_t i = 0; i < from->count; i++)
+        free(from->all[i].name);
+    free(from->all);
+    errno = number;
+    return bytes < 0 ? -1 : (long)from->count;
+}
+
+static int is_directory(int fd)
+{
+    struct stat s;
+    return fstat(fd, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
 static long entries(int fd)
 {
     static char raw[1 << 15] __attribute__((aligned(8)));
-    struct entry *all = NULL;
-    struct stat s;
-    size_t count = 0;
+    struct listed found = {0};
     long bytes;
-    if (fstat(fd, &s) == 0 && S_ISDIR(s.st_mode))
+    if (is_directory(fd))
         lseek(fd, 0, SEEK_SET);
-    while ((bytes = syscall(SYS_getdents64, fd, raw, sizeof raw)) > 0) {
-        for (long at = 0; at < bytes;) {
-            struct dirent64 *found = (struct dirent64 *)(raw + at);
-            at += found->d_reclen;
-            if (strcmp(found->d_name, "lost+found") == 0)
-                continue; /* made by mkfs, not by a step */
-            all = with_room(all, count);
-            all[count].name = strdup(found->d_name);
-            all[count++].letter = type_letter(found->d_type);
-        }
-    }
-    int number = errno;
-    if (bytes == 0)
-        add_entries(all, count);
-    for (size_t i = 0; i < count; i++)
-        free(all[i].name);
-    free(all);
-    errno = number;
-    return bytes < 0 ? -1 : (long)count;
+    while ((bytes = syscall(SYS_getdents64, fd, raw, sizeof raw)) > 0)
+        take_entries(&found, raw, bytes);
+    return entries_answer(&found, bytes);
 }
