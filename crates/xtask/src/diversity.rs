@@ -93,6 +93,9 @@ const WIDTH: f64 = 320.0;
 const HEIGHT: f64 = 180.0;
 const MARGIN: f64 = 50.0;
 
+/// What a panel shows of a curve.
+type Values = fn(&Curve) -> &[f64];
+
 /// Two panels: states and partitions over the number of tasks.
 fn draw(curves: &[Curve], seconds: &str) -> String {
     let mut svg = format!(
@@ -101,7 +104,7 @@ fn draw(curves: &[Curve], seconds: &str) -> String {
         2.0 * (WIDTH + MARGIN) + MARGIN,
         HEIGHT + 2.2 * MARGIN,
     );
-    let panels: [(&str, fn(&Curve) -> &[f64]); 2] =
+    let panels: [(&str, Values); 2] =
         [("states", |curve| &curve.states), ("partitions", |curve| &curve.partitions)];
     for (panel, (what, values)) in panels.into_iter().enumerate() {
         let left = MARGIN + panel as f64 * (WIDTH + MARGIN);

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
-use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::config::CrashConfig;
 use super::judge::Cause;
 use super::ledger::Group;
-use super::replay::{self, RunAgain};
+use super::replay;
 use super::repro;
 use super::run::CrashPlan;
 use super::script::{Event, Script};
