@@ -84,7 +84,7 @@ impl Generator {
         self.view.refresh(&meta.model);
         let dir = self.crowded_dir();
         let flags = OpenFlags::O_DIRECTORY;
-        self.play(Op::Open { slot, path: dir.clone(), flags, mode: Mode(0) }, meta);
+        self.play(Op::Open { slot, path: dir.clone(), flags, mode: Mode(0o755) }, meta);
         for _ in 0..2 + self.choices.below(BROWSE_PIECES_MAX) {
             let piece = self.piece_of(slot);
             self.play(piece, meta);
