@@ -39,6 +39,7 @@ fn base() -> CrashConfig {
         levels: Vec::new(),
         points: Points::All,
         prefixes: true,
+        workload_states_max: 0,
         bounds: Bounds::default(),
         identity: Identity::Shape,
         remember: 2,

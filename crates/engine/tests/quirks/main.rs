@@ -90,7 +90,7 @@ fn judged(quirks: &Quirks, answer: &Answer) -> Judged {
         Found::Gid(gid) => edited(&|stat| stat.gid = gid),
         Found::Mode(mode) => edited(&|stat| stat.mode = Mode(mode)),
         // Answers that nobody gives.
-        Found::Whatever => Outcome::err(E::EDOM),
+        Found::Whatever => Outcome::err(E::ELIBBAD),
     };
     match Oracle::new(&config, false).outcome(&answer.op, &expected, &found) {
         Verdict::Ok => Judged::Excused,
