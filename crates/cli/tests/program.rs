@@ -250,7 +250,7 @@ fn lists_are_complete_in_text_and_json() {
     assert_eq!(ext4["needs"][1], "Linux 5.2 (fsmount)");
     assert_eq!(row("design:journal").unwrap()["commands"], serde_json::json!(["crash"]));
     let (_, ops) = json(&["list", "ops", "--json"], dir.path());
-    assert_eq!(ops.as_array().unwrap().len(), 42);
+    assert_eq!(ops.as_array().unwrap().len(), 43);
     for what in ["subjects", "mutants", "profiles", "ops"] {
         let answer = ask(&["list", what], dir.path());
         assert!(answer.code == 0 && answer.out.lines().count() > 5, "{what}: {}", answer.err);

@@ -88,7 +88,7 @@ fn the_longest_name_is_the_one_that_is_told() {
     assert!(!accepts(Quirks::default(), &op, &long, &short));
 }
 
-/// Opening one reaches its driver, so that nobody asks where it is not refused.
+/// Opening one reaches its driver where it is not refused, so campaigns leave it out.
 #[test]
 fn devices_and_nothing_else_are_refused_without_devices() {
     let device = Op::Mknod { path: "c".into(), mode: Mode(Mode::S_IFCHR | 0o600), dev: (240, 1) };
@@ -99,7 +99,7 @@ fn devices_and_nothing_else_are_refused_without_devices() {
         let mut model = Model::new(Config { quirks, ..Config::default() }).unwrap();
         model.execute(&device);
         let device = open("c", OpenFlags::O_RDWR);
-        assert_eq!(model.unspecified(&device).is_none(), nodev);
+        assert!(model.unspecified(&device).is_some());
         if nodev {
             assert_eq!(model.execute(&device), Outcome::err(Errno::EACCES));
         }
