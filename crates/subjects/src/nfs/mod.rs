@@ -249,7 +249,7 @@ impl Backend for NfsBackend {
 
     fn reset(&mut self) -> Result<OwnedFd, HarnessFault> {
         self.server.ensure_running()?;
-        if self.disturbed {
+        if !self.root_stays() {
             self.begin_with_new_clients()?;
         }
         self.forget_caches()?;
@@ -285,7 +285,9 @@ impl Backend for NfsBackend {
     }
 
     fn root_stays(&self) -> bool {
-        !self.disturbed
+        // What a proxy has told them is no longer a lie about the same store, but they believe it.
+        let lied_to = self.setup.proxy.is_some_and(|lie| lie != ProxyLie::None);
+        !self.disturbed && !lied_to
     }
 
     fn restore(&mut self, saved: Saved) -> Result<Option<OwnedFd>, HarnessFault> {
