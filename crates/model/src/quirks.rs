@@ -123,7 +123,7 @@ pub struct Quirks {
     /// A listing may leave a type out (`DT_UNKNOWN`), which getdents(2) allows (NFS: what the server's answer had
     /// no attributes of, such as the parent of the export).
     pub entry_types_may_be_unknown: bool,
-    /// A listing in pieces may begin again if an entry is removed before it is listed (tmpfs: fs/libfs.c
+    /// A listing in pieces may begin again, or end too early, if an entry is removed before it is listed (tmpfs: fs/libfs.c
     /// `offset_dir_lookup` finds nothing at the place, which means the first entry). See docs/FOUND_BUGS.md.
     pub listing_may_restart: bool,
     /// A `chown` to neither a user nor a group does nothing (FUSE: it has nothing to tell the server).

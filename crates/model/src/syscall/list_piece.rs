@@ -248,6 +248,8 @@ impl Model {
             !is_there && !listing.has(name)
         };
         let restarts = self.quirks().listing_may_restart && names().any(went);
+        // Who begins again in the wrong place also ends too early.
+        let missing = if restarts { BTreeSet::new() } else { missing };
         Expected { letters, missing, done, possible, restarts }
     }
 }
@@ -475,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_listing_may_begin_again_something_went_and_nothing_is_missing() {
+    fn where_a_listing_may_begin_again_or_end_something_went_before_it_was_listed() {
         let listed = |listing_may_restart, went: &str| {
             let mut m = model_with(Quirks { listing_may_restart, ..Quirks::default() });
             given(&mut m, &[file("a", 0o644), file("b", 0o644), file("c", 0o644)]);
@@ -487,7 +489,9 @@ mod tests {
         let mut m = listed(true, "c");
         assert_eq!(judged(&mut m, 0, &["b", "b"]), "b", "twice in a piece is once too often");
         assert_eq!(judged(&mut m, 0, &["x"]), "", "nobody made x");
-        assert_eq!(judged(&mut m, 0, &[]), "a", "a is missing still");
+        assert_eq!(judged(&mut m, 0, &[]), "", "it may end without a");
+        assert_eq!(judged(&mut listed(true, "b"), 0, &[]), "a c", "b had been listed when it went");
+        assert_eq!(judged(&mut listed(false, "c"), 0, &[]), "a");
         assert_eq!(judged(&mut listed(true, "b"), 0, &["."]), "", "b had been listed when it went");
         assert_eq!(judged(&mut listed(false, "c"), 0, &["b"]), "");
     }
