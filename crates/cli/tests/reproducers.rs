@@ -19,7 +19,9 @@ const OTHER_SEED: &[(&str, &str)] = &[("block-leak", "3"), ("inode-leak", "3")];
 
 /// Mutants that do not outlive the server (the free blocks are counted again when it reads its state), or that it
 /// does not hear of: the kernel cuts what is behind the end of a file, and O_TMPFILE is not carried.
-const NOT_SERVED: &[&str] = &["reservation-leak", "mapped-tail-shows", "tmpfile-link-empties"];
+/// The finding of `listing-skips` is shrunk to a piece of no bytes, which a correct file system may refuse.
+const NOT_SERVED: &[&str] =
+    &["reservation-leak", "mapped-tail-shows", "tmpfile-link-empties", "listing-skips"];
 
 /// How many mutants are looked at side by side.
 const WORKERS: usize = 2;
