@@ -309,7 +309,7 @@ rows! {
     entry_types_may_be_unknown: There(EXCUSES, "types_may_be_unknown_but_not_wrong"),
     listing_may_restart: There(
         "crates/model/src/syscall/list_piece.rs",
-        "where_a_listing_may_begin_again_something_went_and_nothing_is_missing"
+        "where_a_listing_may_begin_again_or_end_something_went_before_it_was_listed"
     ),
     chown_nothing_ignored: There(
         "crates/model/src/syscall/chown.rs", "changing_nothing_may_do_nothing"
