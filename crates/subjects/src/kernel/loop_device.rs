@@ -30,6 +30,12 @@ const ATTEMPTS: usize = 64;
 /// A started program takes milliseconds to close what it inherited.
 const FREE_WITHIN: Duration = Duration::from_secs(10);
 
+/// The kernel is told so often to forget what it has read of a device.
+const FORGOTTEN_AFTER: usize = 5;
+
+/// What is read of a device in memory arrives sooner.
+const ARRIVES_WITHIN: Duration = Duration::from_micros(200);
+
 /// Sectors as small as the device can have: what every recipe can live with.
 const SECTOR_BYTES: u32 = 512;
 
@@ -143,9 +149,17 @@ impl LoopDevice {
     /// may be mounted. `false` if it cannot be told whether it did (a kernel before 6.5) or if
     /// somebody (udev, say) keeps it from doing so: then only a new device will do.
     pub(super) fn forget_cache(&self) -> bool {
-        // SAFETY: this request takes no argument.
-        let flushed = unsafe { libc::ioctl(self.open.as_raw_fd(), BLKFLSBUF, 0) };
-        flushed == 0 && cached_pages(&self.open) == Some(0)
+        for _ in 0..FORGOTTEN_AFTER {
+            // SAFETY: this request takes no argument.
+            let flushed = unsafe { libc::ioctl(self.open.as_raw_fd(), BLKFLSBUF, 0) };
+            match cached_pages(&self.open) {
+                Some(0) if flushed == 0 => return true,
+                // Blocks that were read ahead and have not arrived yet are kept.
+                Some(_) if flushed == 0 => std::thread::sleep(ARRIVES_WITHIN),
+                _ => return false,
+            }
+        }
+        false
     }
 }
 
