@@ -124,6 +124,9 @@ fn processes() -> Vec<String> {
 
 const HOLD: &str = "FATHOM_TEST_HOLD_FUSE";
 
+/// The holder acts as another user when it is killed.
+const AS_NOBODY: &str = "FATHOM_TEST_HOLD_AS_NOBODY";
+
 /// Not a test of its own: what the next one kills.
 #[test]
 fn holder() {
@@ -133,6 +136,11 @@ fn holder() {
     let command = std::env::var(HOLD).unwrap();
     let mut subject = FuseSubject::new(&command, View::default()).unwrap();
     expect(&mut subject, create(0, "f"), ok(0));
+    if std::env::var_os(AS_NOBODY).is_some() {
+        // As campaigns do between two calls of another user.
+        let nobody = rustix::process::Uid::from_raw(65534);
+        rustix::thread::set_thread_res_uid(nobody, nobody, rustix::process::Uid::ROOT).unwrap();
+    }
     println!("\nholding");
     std::thread::sleep(Duration::from_secs(60));
 }
@@ -142,14 +150,31 @@ fn holder() {
 fn a_killed_user_leaves_no_daemon_behind() {
     let Some(subject) = subject("a_killed_user_leaves_no_daemon", "bindfs", BINDFS) else { return };
     drop(subject);
+    killed_user_leaves_no_daemon(&[]);
+}
+
+/// Of the end of a parent that may not signal its child the kernel tells nothing.
+#[test]
+fn a_user_that_is_killed_while_it_acts_as_another_one_leaves_no_daemon_behind() {
+    let Some(subject) = subject("a_user_that_acts_as_another_one", "bindfs", BINDFS) else {
+        return;
+    };
+    drop(subject);
+    killed_user_leaves_no_daemon(&[(AS_NOBODY, "1")]);
+}
+
+fn killed_user_leaves_no_daemon(variables: &[(&str, &str)]) {
     let dir = tempfile::tempdir().unwrap();
-    let program = dir.path().join("bindfs-held");
+    // Tests run beside each other, and names of processes have 15 characters.
+    let name = format!("bindfs-held{}", variables.len());
+    let program = dir.path().join(&name);
     std::os::unix::fs::symlink("/usr/bin/bindfs", &program).unwrap();
-    let daemons = || processes().iter().filter(|name| *name == "bindfs-held").count();
+    let daemons = || processes().iter().filter(|process| **process == name).count();
     let before = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "holder", "--nocapture"])
         .env(HOLD, format!("{} {{state}}", program.display()))
+        .envs(variables.iter().copied())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

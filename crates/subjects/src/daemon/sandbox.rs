@@ -80,6 +80,10 @@ const ENDS_WITHIN: Duration = Duration::from_millis(500);
 /// execute" is the nearest.
 const NO_ROOM: i32 = 126;
 
+/// The number under which the first process keeps the pipe that tells of our end, the first behind the
+/// standard streams.
+const GONE: RawFd = 3;
+
 /// See the module documentation.
 pub(super) struct DaemonSandbox {
     place: &'static str,
@@ -410,18 +414,20 @@ impl FirstProcess {
             let mut all: libc::sigset_t = std::mem::zeroed();
             libc::sigfillset(&mut all);
             libc::sigprocmask(libc::SIG_BLOCK, &all, ptr::null_mut());
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            if is_closed(self.gone) {
-                libc::_exit(NO_ROOM); // we were killed before the signal was asked for
-            }
             libc::setsid();
             libc::prctl(libc::PR_SET_NAME, c"fathom-sandbox".as_ptr());
             libc::dup2(self.null, 0);
             libc::dup2(self.output, 1);
             libc::dup2(self.output, 2);
             self.furnish();
-            // What is ours is not the daemon's; it would keep file systems busy.
-            libc::close_range(3, u32::MAX, 0);
+            // What is ours is not the daemon's; it would keep file systems busy. If the pipe has its number
+            // already, this fails, and it is closed on execution as it should be.
+            libc::dup3(self.gone, GONE, libc::O_CLOEXEC);
+            libc::close_range(GONE as u32 + 1, u32::MAX, 0);
+            let signals = libc::signalfd(-1, &all, libc::SFD_CLOEXEC);
+            if signals < 0 {
+                fail(c"cannot wait for signals: ");
+            }
             match copy_process(0) {
                 -1 => fail(c"cannot start a process: "),
                 0 => self.execute(),
@@ -431,7 +437,7 @@ impl FirstProcess {
             libc::chdir(c"/".as_ptr());
             loop {
                 reap();
-                if libc::sigwaitinfo(&all, ptr::null_mut()) == libc::SIGTERM
+                if next_signal(signals) == libc::SIGTERM
                     && libc::umount2(self.mount_point.as_ptr(), 0) != 0
                 {
                     libc::umount2(self.mount_point.as_ptr(), libc::MNT_DETACH);
@@ -511,13 +517,22 @@ unsafe fn reap() {
     }
 }
 
-/// Whether the other end of a pipe is closed.
-unsafe fn is_closed(pipe: RawFd) -> bool {
-    // SAFETY: one structure of the right type.
+/// Waits for the next signal; ends if we are gone, and with the first process everything in its namespace.
+///
+/// Our end closes the pipe. The kernel could send a signal instead (PR_SET_PDEATHSIG), but does not if the
+/// thread that dies acts as another user at that moment, who may not signal root.
+unsafe fn next_signal(signals: RawFd) -> libc::c_int {
+    // SAFETY: structures of the right types and sizes; all zeros are valid ones.
     unsafe {
-        let mut poll = libc::pollfd { fd: pipe, events: 0, revents: 0 };
-        libc::poll(&mut poll, 1, 0);
-        poll.revents & libc::POLLHUP != 0
+        let waited = |fd, events| libc::pollfd { fd, events, revents: 0 };
+        let mut ends = [waited(GONE, 0), waited(signals, libc::POLLIN)];
+        libc::poll(ends.as_mut_ptr(), 2, -1);
+        if ends[0].revents != 0 {
+            libc::_exit(0);
+        }
+        let mut about: libc::signalfd_siginfo = std::mem::zeroed();
+        libc::read(signals, (&raw mut about).cast(), size_of_val(&about));
+        about.ssi_signo as libc::c_int
     }
 }
 
