@@ -26,6 +26,12 @@ const PACKAGES: &[Package] = &[
     ("mkfs.jfs", "jfsutils", "jfs is not checked in guests"),
     ("linux.uml", "user-mode-linux", "nothing is tested in guests"),
     ("mkfs.vfat", "dosfstools", "vfat is not checked in guests"),
+    ("dump.exfat", "exfatprogs", "the map of exFAT is not compared with what its tools say"),
+    (
+        "debugreiserfs",
+        "reiserfsprogs",
+        "the map of reiserfs is not compared with what its tools say",
+    ),
     (GANESHA_VFS, "nfs-ganesha-vfs", "NFS-Ganesha is not checked in guests"),
     (GANESHA_MEM, "nfs-ganesha-mem", "nfs:memory is not checked in guests"),
     ("tc", "iproute2", "NFS is not checked with packets that are lost"),
