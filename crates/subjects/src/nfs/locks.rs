@@ -22,6 +22,12 @@ pub(super) const LOCKED_FILE: &str = ".nfs-fathom-locks";
 /// How long a side waits for a lock before the other one gives it up: long enough to have been refused once.
 const HELD_WHILE_AWAITED: Duration = Duration::from_secs(1);
 
+/// How long the last copy of a closed descriptor may live: a process that another thread is just starting has
+/// copies of all of them until it executes its program, and locks of an open file stay as long.
+const COPIES_LIVE: Duration = Duration::from_secs(2);
+/// How often a lock is asked for meanwhile.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(10);
+
 /// The bytes that the first side locks.
 const HELD: Range = Range { start: 0, bytes: 10 };
 /// What the second side tries: some of the same bytes, or those right behind them.
@@ -168,6 +174,8 @@ impl Sides<'_> {
         if set(&second, lock, case.range).map_err(failed)? {
             wrong.push(format!("{case}, after something happened to the server: granted"));
         }
+        give_back(&second, lock.0, case.range);
+        give_back(&first, lock.0, HELD);
         Ok(wrong)
     }
 
@@ -184,11 +192,18 @@ impl Sides<'_> {
         let told = holder(&second, case.tried, case.range)?;
         expect(" with F_GETLK", !case.conflicts(), told.is_none());
         expect("", !case.conflicts(), set(&second, case.tried, case.range)?);
-        match case.release {
-            Release::Unlock => unlock(&first, case.held.0)?,
-            Release::Close => drop(first),
-        }
-        expect(" after the first has given it up", true, set(&second, case.tried, case.range)?);
+        let again = match case.release {
+            Release::Unlock => {
+                unlock(&first, case.held.0, HELD)?;
+                set(&second, case.tried, case.range)?
+            }
+            Release::Close => {
+                drop(first);
+                set_in_time(&second, case.tried, case.range)?
+            }
+        };
+        expect(" after the first has given it up", true, again);
+        give_back(&second, case.tried.0, case.range);
         Ok(wrong)
     }
 
@@ -202,10 +217,11 @@ impl Sides<'_> {
             let waiting = scope.spawn(|| control(&second, libc::F_OFD_SETLKW, lock.1, HELD));
             std::thread::sleep(HELD_WHILE_AWAITED);
             let early = waiting.is_finished();
-            unlock(&first, lock.0)?;
+            unlock(&first, lock.0, HELD)?;
             let ended = waiting.join().map_err(|_| io::Error::other("a thread ended"))?;
             ended.map(|_| early)
         })?;
+        give_back(&second, lock.0, HELD);
         let wrong =
             got.then(|| "F_OFD_SETLKW does not wait for a lock that the other holds".to_owned());
         Ok(wrong.into_iter().collect())
@@ -240,6 +256,21 @@ fn set(file: &OwnedFd, (owner, kind): (Owner, Kind), range: Range) -> io::Result
     }
 }
 
+/// Tries to lock what somebody else had until it was closed, for as long as copies of it may live.
+fn set_in_time(file: &OwnedFd, lock: (Owner, Kind), range: Range) -> io::Result<bool> {
+    let mut waited = Duration::ZERO;
+    loop {
+        if set(file, lock, range)? {
+            return Ok(true);
+        }
+        if waited >= COPIES_LIVE {
+            return Ok(false);
+        }
+        std::thread::sleep(ASKED_AGAIN_AFTER);
+        waited += ASKED_AGAIN_AFTER;
+    }
+}
+
 /// The kind of the lock that stands in the way.
 fn holder(file: &OwnedFd, (owner, kind): (Owner, Kind), range: Range) -> io::Result<Option<Kind>> {
     let command = if owner == Owner::Process { libc::F_GETLK } else { libc::F_OFD_GETLK };
@@ -251,9 +282,15 @@ fn holder(file: &OwnedFd, (owner, kind): (Owner, Kind), range: Range) -> io::Res
     })
 }
 
-fn unlock(file: &OwnedFd, owner: Owner) -> io::Result<()> {
+fn unlock(file: &OwnedFd, owner: Owner, range: Range) -> io::Result<()> {
     let command = if owner == Owner::Process { libc::F_SETLK } else { libc::F_OFD_SETLK };
-    call(file, command, libc::F_UNLCK, HELD).map(drop)
+    call(file, command, libc::F_UNLCK, range).map(drop)
+}
+
+/// Unlocks before the file is closed, because closing need not do it at once ([`COPIES_LIVE`]). What was lost
+/// cannot be given back, and has been told.
+fn give_back(file: &OwnedFd, owner: Owner, range: Range) {
+    let _ = unlock(file, owner, range);
 }
 
 fn control(file: &OwnedFd, command: i32, kind: Kind, range: Range) -> io::Result<libc::flock> {
