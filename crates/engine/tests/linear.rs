@@ -248,6 +248,10 @@ fn a_name_goes_after_the_links_of_what_it_led_to() {
     // Through FUSE, and on the reference, links and name go at once.
     assert!(!seen("reffs", &[begun.clone(), half.clone()]));
     assert!(!seen("model", &[begun.clone(), half.clone()]));
+    // In what has lost its links nothing is made, and its name is there for a while yet.
+    let inside = step(1, (9, 10), mkdir("d/e/x"), missing_answer());
+    assert!(seen("tmpfs", &[begun.clone(), inside.clone(), stat_of("d/e", 0, (11, 12))]));
+    assert!(!seen("tmpfs", &[begun.clone(), inside, stat_of("d/e", 1, (11, 12))]));
     // A name that is gone stays gone, links that are gone too.
     assert!(!seen("tmpfs", &[missing((7, 8)), half.clone()]));
     assert!(!seen("tmpfs", &[half.clone(), stat_of("d/e", 2, (11, 12))]));

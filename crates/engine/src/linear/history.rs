@@ -112,7 +112,13 @@ impl Call<'_> {
     /// All steps before the one in which it answers.
     pub(super) fn steps(&self) -> usize {
         let glimpses = matches!(self.relaxed, Some(Relaxed::Fields(_)));
-        self.walks + self.order.len() + usize::from(glimpses || self.leaves)
+        self.walks + self.counts() + usize::from(glimpses || self.leaves)
+    }
+
+    /// Its steps in which link counts change: those before the names do, or else the one in which these do.
+    pub(super) fn counts(&self) -> usize {
+        let before = self.order.iter().position(|change| *change == Change::Name);
+        before.map_or(0, |before| before.max(1))
     }
 }
 

@@ -312,18 +312,21 @@ impl<'a, 'h> Search<'a, 'h> {
             if let Err(errno) = node.model.advance(call.caller, call.op, done) {
                 return self.answered(node, lane, call, Outcome::err(errno), goal);
             }
-        } else if done - call.walks < call.order.len() {
-            if !node.model.count(call.caller, call.op, call.walks, &call.order) {
-                return None;
-            }
+        } else if done < call.walks + call.counts()
+            && node.model.count(call.caller, call.op, call.walks, &call.order)
+        {
+            // Others see it now.
         } else if call.leaves {
             if !self.counts_hold(&mut node, lane, call) {
                 return None;
             }
+            node.begun[lane].steps = call.walks + call.counts();
             let outcome = node.model.take_away(call.caller, call.op, call.walks);
             if outcome.result.is_err() {
                 return self.answered(node, lane, call, outcome, goal);
             }
+        } else if done < call.walks + call.counts() {
+            return None;
         } else {
             let glimpse = node.model.clone().finish(call.caller, call.op, call.walks);
             node.begun[lane].glimpse = Some(glimpse);
