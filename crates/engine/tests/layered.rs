@@ -25,6 +25,18 @@ fn a_correct_file_system_is_not_accused() {
     assert!(last.depth > 3 && last.entries > 50, "{last:?}");
 }
 
+/// What only a rename over a name shows, and what only attributes of what is renamed show.
+#[test]
+fn replaced_names_and_attributes_are_part_of_it() {
+    for mutant in [Mutant::RenameNlink, Mutant::XattrLostOnRename] {
+        let mutant = Some(mutant);
+        let config = fathom_model::Config { mutant, ..fathom_model::Config::default() };
+        let report = checked(config, 100_000);
+        let [finding] = &report.findings[..] else { panic!("{mutant:?} was not found") };
+        assert!(finding.minimal.steps.len() <= 6, "{mutant:?}: {:#?}", finding.minimal.steps);
+    }
+}
+
 /// A finding of thousands of calls becomes a few lines.
 #[test]
 fn a_finding_is_shrunk_by_commands_first() {

@@ -300,6 +300,39 @@ fn is_generated(name: &str, bug: &[Command], length: usize) {
     println!("{name}: after {steps} commands");
 }
 
+/// A rename over what is there: files over files, directories over empty ones, nothing over what is above it.
+#[test]
+fn what_is_replaced_loses_its_name() {
+    let mkdir = |dir, new| Command::Mkdir { dir, name: new, new };
+    let create = |dir, new| Command::Create { dir, name: new, new };
+    let made = [mkdir(0, 1), mkdir(1, 2), mkdir(0, 3), create(1, 4), create(0, 5)];
+    let linked = Command::Hardlink { node: 5, dir: 3, name: 9 };
+    let mut graph = Graph::default();
+    for command in made.iter().chain([&linked]) {
+        assert!(graph.apply(command), "{command:?}");
+    }
+    let over = |node, over| Command::Replace { node, over };
+    for wrong in
+        [over(1, 2), over(3, 1), over(4, 2), over(2, 4), over(4, 4), over(0, 2), over(2, 3)]
+    {
+        assert!(!graph.allows(&wrong), "{wrong:?}");
+    }
+    let names = |graph: &Graph, id| graph.node(id).map(|node| node.links.clone());
+    assert!(graph.apply(&over(4, 5)));
+    assert_eq!(names(&graph, 4), Some(vec![(0, 5)]));
+    assert_eq!(names(&graph, 5), Some(vec![(3, 9)]), "its other name stays");
+    assert!(graph.apply(&over(4, 5)));
+    assert_eq!((names(&graph, 4), names(&graph, 5)), (Some(vec![(3, 9)]), None));
+    assert!(graph.apply(&Command::Remove { node: 4 }) && graph.apply(&over(3, 2)));
+    assert_eq!((names(&graph, 3), names(&graph, 2)), (Some(vec![(1, 2)]), None));
+    let has = |preset: &str| {
+        let preset = self::preset(preset);
+        let workload = Grower::new(1, &preset, true).workload();
+        workload.iter().any(|call| call.command.kind() == Kind::Replace)
+    };
+    assert!(has("default") && !has("dogfood-b3"));
+}
+
 #[test]
 fn what_depends_on_a_command_goes_with_it() {
     let calls: Vec<Call> = reiserfs_section_6()

@@ -28,7 +28,7 @@ pub use mutant::Mutant;
 pub use quirks::{Quirks, XattrOrder};
 pub use race::Race;
 pub use subject::ModelSubject;
-pub use syscall::Model;
+pub use syscall::{Change, Model};
 pub use volume::{
     Attr, DirEntry, Identity, Ino, NewNode, ROOT, SetTime, TreeOptions, Volume, VolumeImage,
 };

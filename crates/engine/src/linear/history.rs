@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use fathom_core::{Caller, Errno, Op, Outcome, Step, Tree};
+use fathom_model::Change;
 
 use super::footprint::{Footprint, Names};
 use super::relaxed::{Relaxations, Relaxed};
@@ -93,6 +94,8 @@ pub(super) struct Call<'h> {
     pub(super) relaxed: Option<Relaxed>,
     /// The steps of its path, after each of which others may come: none if nobody changes names meanwhile.
     pub(super) walks: usize,
+    /// What it changes one after the other, where others look at link counts: a step each.
+    pub(super) order: Vec<Change>,
     /// It removes a name that others may still find meanwhile: one more step.
     pub(super) leaves: bool,
 }
@@ -109,7 +112,13 @@ impl Call<'_> {
     /// All steps before the one in which it answers.
     pub(super) fn steps(&self) -> usize {
         let glimpses = matches!(self.relaxed, Some(Relaxed::Fields(_)));
-        self.walks + usize::from(glimpses || self.leaves)
+        self.walks + self.counts() + usize::from(glimpses || self.leaves)
+    }
+
+    /// Its steps in which link counts change: those before the names do, or else the one in which these do.
+    pub(super) fn counts(&self) -> usize {
+        let before = self.order.iter().position(|change| *change == Change::Name);
+        before.map_or(0, |before| before.max(1))
     }
 }
 
@@ -145,6 +154,7 @@ impl<'h> Prepared<'h> {
                 only_looks: only_looks(&step.op, &step.outcome),
                 relaxed: None,
                 walks: 0,
+                order: Vec::new(),
                 leaves: false,
             });
         }
@@ -184,13 +194,14 @@ impl<'h> Prepared<'h> {
                     .collect();
                 let relaxed = relaxations.of(call.op, &beside, !overlapping.is_empty());
                 let walks = relaxations.walks(call.op, &beside);
+                let order = relaxations.order(call.op, &beside);
                 let leaves = relaxations.leaves(call.op, &beside);
-                found.push((lane, index, relaxed, walks, leaves));
+                found.push((lane, index, relaxed, walks, order, leaves));
             }
         }
-        for (lane, index, relaxed, walks, leaves) in found {
+        for (lane, index, relaxed, walks, order, leaves) in found {
             let call = &mut self.lanes[lane][index];
-            (call.relaxed, call.walks, call.leaves) = (relaxed, walks, leaves);
+            (call.relaxed, call.walks, call.order, call.leaves) = (relaxed, walks, order, leaves);
         }
     }
 

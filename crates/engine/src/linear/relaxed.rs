@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fathom_core::flags::{OpenFlags, RenameFlags};
 use fathom_core::{Errno, FsBytes, FsPath, Mode, Op, Outcome, Payload, Stat, Target};
-use fathom_model::Model;
+use fathom_model::{Change, Model};
 use serde::Deserialize;
 
 /// The list.
@@ -24,6 +24,12 @@ pub struct Relaxation {
     pub source: String,
     /// For which profiles it holds.
     pub profiles: Vec<String>,
+    /// The call that does more than one thing, one after the other.
+    #[serde(default)]
+    call: Option<Counting>,
+    /// In which order.
+    #[serde(default)]
+    order: Vec<Change>,
 }
 
 impl Relaxation {
@@ -34,6 +40,16 @@ impl Relaxation {
             None => name == profile,
         })
     }
+}
+
+/// Calls that change link counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Counting {
+    Mkdir,
+    Rmdir,
+    Link,
+    Rename,
 }
 
 /// What is relaxed for a subject, by name.
@@ -135,6 +151,20 @@ impl Relaxations {
             looked_up(other).is_some_and(|other| other.file_name() == path.file_name())
         };
         self.has("removal") && beside.iter().any(same)
+    }
+
+    /// What a call does one after the other, if somebody looks at link counts meanwhile.
+    pub(super) fn order(&self, op: &Op, beside: &[&Op]) -> Vec<Change> {
+        let call = match op {
+            Op::Mkdir { .. } => Counting::Mkdir,
+            Op::Rmdir { .. } => Counting::Rmdir,
+            Op::Link { .. } => Counting::Link,
+            Op::Rename { .. } => Counting::Rename,
+            _ => return Vec::new(),
+        };
+        let looks = beside.iter().any(|op| matches!(op, Op::Stat { .. }));
+        let of_call = self.0.values().find(|entry| looks && entry.call == Some(call));
+        of_call.map(|entry| entry.order.clone()).unwrap_or_default()
     }
 
     /// The steps of the path of a call between which others may come: none if they change no names.
@@ -258,14 +288,10 @@ fn torn(
     let least = early.size.min(late.size);
     let most = written.until.max(least + written.bytes);
     let in_a_write = have.size.is_multiple_of(PAGE_BYTES) && have.size > least && have.size < most;
-    // The count of a directory that is removed goes down one by one (shmem_rmdir, simple_rmdir).
-    let is_dir = late.mode.0 & Mode::S_IFMT == Mode::S_IFDIR;
-    let counts = early.nlink.min(late.nlink)..=early.nlink.max(late.nlink);
-    let nlink_between = have.nlink == early.nlink || is_dir && counts.contains(&have.nlink);
     let of_either = |have: u32, early: u32, late: u32| if have == early { early } else { late };
     let stat = Stat {
         size: if have.size == early.size || in_a_write { have.size } else { late.size },
-        nlink: if nlink_between { have.nlink } else { late.nlink },
+        nlink: of_either(have.nlink, early.nlink, late.nlink),
         mode: Mode(of_either(have.mode.0, early.mode.0, late.mode.0)),
         uid: of_either(have.uid, early.uid, late.uid),
         gid: of_either(have.gid, early.gid, late.gid),
@@ -305,9 +331,11 @@ mod tests {
         assert_eq!(names("model"), ["space"]);
         let of_fuse = ["counted-twice", "listing", "space", "stale-open", "torn-read", "torn-stat"];
         assert_eq!(names("reffs"), [&of_fuse[..], &["walk"]].concat());
+        let counts =
+            ["link-counts", "listing", "mkdir-counts", "removal", "rename-counts", "rmdir-counts"];
         assert_eq!(
             names("tmpfs"),
-            ["listing", "removal", "space", "torn-read", "torn-stat", "walk"]
+            [&counts[..], &["space", "torn-read", "torn-stat", "walk"]].concat()
         );
         assert!(names("ext4").contains(&"torn-read".to_owned()));
         assert!(!names("xfs").contains(&"torn-read".to_owned()));
@@ -357,19 +385,48 @@ mod tests {
         assert!(!accepts(sized(200, 3)) && !accepts(sized(0, 1)));
     }
 
-    /// A directory that is removed may be seen with one link of two; a file never with a count of no moment.
+    /// Counts between two moments are steps of their own (`rmdir-counts`), not fields of a torn stat.
     #[test]
-    fn only_the_link_count_of_a_directory_is_seen_in_between() {
-        let counted = |mode, nlink| {
-            let stat = Stat { mode: Mode(mode), nlink, uid: 0, gid: 0, size: 0, rdev: (0, 0) };
+    fn a_link_count_is_of_one_of_two_moments() {
+        let counted = |nlink| {
+            let mode = Mode(0o040755);
+            let stat = Stat { mode, nlink, uid: 0, gid: 0, size: 0, rdev: (0, 0) };
             Outcome::with(Payload::Stat(Box::new(stat)))
         };
-        let accepts = |mode, nlink| {
-            let found = counted(mode, nlink);
+        let accepts = |nlink| {
             let relaxed = Relaxed::Fields(Written::default());
-            relaxed.accepts(&counted(mode, 2), &counted(mode, 0), &found, |one| *one == found)
+            let found = counted(nlink);
+            relaxed.accepts(&counted(2), &counted(0), &found, |one| *one == found)
         };
-        assert!(accepts(0o040755, 1) && accepts(0o040755, 2) && !accepts(0o040755, 3));
-        assert!(!accepts(0o100644, 1) && accepts(0o100644, 2));
+        assert!(accepts(2) && !accepts(1) && !accepts(3));
+    }
+
+    /// A profile has one order of each call, and every order has the name that it is about once.
+    #[test]
+    fn orders_of_counts_are_one_for_each_call_of_a_profile() {
+        let all = Relaxations::all();
+        for (name, entry) in all.iter() {
+            assert_eq!(entry.call.is_some(), !entry.order.is_empty(), "{name}");
+            let names = entry.order.iter().filter(|change| **change == Change::Name).count();
+            assert_eq!(names, usize::from(entry.call.is_some()), "{name}");
+        }
+        for profile in
+            ["tmpfs", "ext2", "ext4", "xfs", "btrfs", "f2fs", "minix", "overlay", "generic"]
+        {
+            let of_profile = Relaxations::of_profile(profile);
+            for call in [Counting::Mkdir, Counting::Rmdir, Counting::Link, Counting::Rename] {
+                let entries = of_profile.iter().filter(|(_, entry)| entry.call == Some(call));
+                assert!(entries.count() < 2, "{profile} {call:?}");
+            }
+        }
+        let rmdir = Op::Rmdir { path: "d".into() };
+        let stat = Op::Stat { target: Target::Path("d".into()) };
+        let order =
+            |profile, beside: &[&Op]| Relaxations::of_profile(profile).order(&rmdir, beside).len();
+        assert_eq!((order("tmpfs", &[&stat]), order("tmpfs", &[&Op::Sync])), (4, 0));
+        assert_eq!(
+            (order("ext4", &[&stat]), order("model", &[&stat]), order("reffs", &[&stat])),
+            (0, 0, 0)
+        );
     }
 }

@@ -312,11 +312,21 @@ impl<'a, 'h> Search<'a, 'h> {
             if let Err(errno) = node.model.advance(call.caller, call.op, done) {
                 return self.answered(node, lane, call, Outcome::err(errno), goal);
             }
+        } else if done < call.walks + call.counts()
+            && node.model.count(call.caller, call.op, call.walks, &call.order)
+        {
+            // Others see it now.
         } else if call.leaves {
+            if !self.counts_hold(&mut node, lane, call) {
+                return None;
+            }
+            node.begun[lane].steps = call.walks + call.counts();
             let outcome = node.model.take_away(call.caller, call.op, call.walks);
             if outcome.result.is_err() {
                 return self.answered(node, lane, call, outcome, goal);
             }
+        } else if done < call.walks + call.counts() {
+            return None;
         } else {
             let glimpse = node.model.clone().finish(call.caller, call.op, call.walks);
             node.begun[lane].glimpse = Some(glimpse);
@@ -329,6 +339,9 @@ impl<'a, 'h> Search<'a, 'h> {
     fn place(&mut self, mut node: Node, lane: usize, goal: &Goal<'_>) -> Option<Node> {
         let call = self.call(&node, lane)?;
         self.executed += 1;
+        if !self.counts_hold(&mut node, lane, call) {
+            return None;
+        }
         let done = node.begun[lane].steps.min(call.walks);
         if !call.is_refused() || Some(call.place) == goal.open {
             let expected = node.model.finish(call.caller, call.op, done);
@@ -341,6 +354,12 @@ impl<'a, 'h> Search<'a, 'h> {
         }
         refused.model.refuse(call.caller, call.op);
         self.answered(refused, lane, call, call.outcome.clone(), goal)
+    }
+
+    /// Whether the link counts that others have seen of a call that is not done are those that it leaves behind.
+    fn counts_hold(&self, node: &mut Node, lane: usize, call: &Call<'_>) -> bool {
+        let counts = node.begun[lane].steps > call.walks && !call.order.is_empty();
+        !counts || node.model.counts_hold(call.caller, call.op, call.walks, &call.order)
     }
 
     fn answered(

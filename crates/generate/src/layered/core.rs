@@ -77,6 +77,7 @@ pub enum Kind {
     Deepen,
     Enlarge,
     Prune,
+    Replace,
 }
 
 impl Kind {
@@ -95,7 +96,7 @@ impl Kind {
     ];
 
     /// All commands.
-    pub const ALL: [Kind; 21] = [
+    pub const ALL: [Kind; 22] = [
         Kind::Mkdir,
         Kind::Create,
         Kind::Mknod,
@@ -117,6 +118,7 @@ impl Kind {
         Kind::Deepen,
         Kind::Enlarge,
         Kind::Prune,
+        Kind::Replace,
     ];
 }
 
@@ -147,6 +149,7 @@ pub enum Command {
     Deepen { node: NodeId },
     Enlarge { node: NodeId },
     Prune { node: NodeId },
+    Replace { node: NodeId, over: NodeId },
 }
 
 impl Command {
@@ -174,6 +177,7 @@ impl Command {
             Command::Deepen { .. } => Kind::Deepen,
             Command::Enlarge { .. } => Kind::Enlarge,
             Command::Prune { .. } => Kind::Prune,
+            Command::Replace { .. } => Kind::Replace,
         }
     }
 }
@@ -395,13 +399,13 @@ impl Graph {
         self.link(new, dir, name);
     }
 
-    fn link(&mut self, id: NodeId, dir: NodeId, name: Name) {
+    pub(super) fn link(&mut self, id: NodeId, dir: NodeId, name: Name) {
         self.change(dir, |dir| dir.entries.push((name, id)));
         self.change(id, |node| node.links.push((dir, name)));
     }
 
     /// Takes the first name of an inode away.
-    fn unlink_first(&mut self, id: NodeId) {
+    pub(super) fn unlink_first(&mut self, id: NodeId) {
         let Some((dir, name)) = self.node(id).and_then(|node| node.links.first().copied()) else {
             return;
         };

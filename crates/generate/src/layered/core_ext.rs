@@ -1,7 +1,8 @@
 //! The extension of the core: commands that leave the graph as it is and exercise what lies below it (table 1
-//! of the paper).
+//! of the paper), and one that the paper does not have: a rename over a name that something else has. Its rename goes
+//! to names that are free.
 
-use super::core::{Command, Graph, NodeId, NodeKind};
+use super::core::{Command, Graph, NodeId, NodeKind, ROOT};
 
 impl Graph {
     /// Whether a command of the extension makes sense here.
@@ -23,6 +24,14 @@ impl Graph {
             Command::Prune { node } => {
                 let inside = node != self.cwd() && self.is_above(node, self.cwd());
                 matches!(kind(node), Some(NodeKind::Dir | NodeKind::File)) && !inside
+            }
+            Command::Replace { node, over } => {
+                let is_dir = |id| kind(id).map(|kind| kind == NodeKind::Dir);
+                let of_a_kind = is_dir(node).is_some() && is_dir(node) == is_dir(over);
+                let empty = self.node(over).is_some_and(|over| over.children() == 0);
+                let goes = is_dir(over) == Some(false) || empty && over != self.cwd();
+                let moves = node != ROOT && over != ROOT && node != over;
+                moves && of_a_kind && goes && !self.is_above(node, over)
             }
             _ => false,
         }
@@ -53,6 +62,14 @@ impl Graph {
                     self.remove_from(child, node);
                 }
                 self.change(node, |node| node.extra = 0);
+            }
+            Command::Replace { node, over } => {
+                let name = self.node(over).and_then(|over| over.links.first().copied());
+                self.remove(over);
+                self.unlink_first(node);
+                if let Some((dir, name)) = name {
+                    self.link(node, dir, name);
+                }
             }
             _ => {}
         }

@@ -143,7 +143,11 @@ impl Grower {
     fn commands(&mut self, entry: &Entry) -> Option<Vec<Command>> {
         let mut kinds: Vec<Kind> = Kind::ALL
             .into_iter()
-            .filter(|kind| self.choices.percent(self.preset.percent(*kind)))
+            .filter(|kind| match (kind, self.preset.percent(*kind)) {
+                // Where there is none, workloads are those that they were before there was this command.
+                (Kind::Replace, 0) => false,
+                (_, percent) => self.choices.percent(percent),
+            })
             .collect();
         while !kinds.is_empty() {
             let at = self.choices.index(kinds.len());
@@ -206,6 +210,7 @@ impl Grower {
                 let dirs = if up { vec![ROOT] } else { self.typical(entry, dir) };
                 dirs.into_iter().map(|node| Command::Chcwd { node }).collect()
             }
+            Kind::Replace => self.replacements(entry),
             Kind::Close | Kind::Read | Kind::Write | Kind::Fsync => self.of_files(kind, entry),
             Kind::Sync => vec![Command::Sync],
             Kind::Remount if !self.remounts => Vec::new(),
@@ -226,6 +231,9 @@ impl Grower {
         match *command {
             Command::Rename { node, dir, .. } => {
                 graph.depth(dir) + 1 + graph.height(node) <= self.preset.depth_max
+            }
+            Command::Replace { node, over } => {
+                graph.depth(over) + graph.height(node) <= self.preset.depth_max
             }
             _ => true,
         }
@@ -258,6 +266,20 @@ impl Grower {
                 Kind::Symlink => Command::Symlink { target: node, dir, name, new },
                 _ => Command::Rename { node, dir, name },
             });
+        }
+        all
+    }
+
+    /// For each inode that may move one that it can move over.
+    fn replacements(&mut self, entry: &Entry) -> Vec<Command> {
+        let nodes = self.typical(entry, |_, id| id != ROOT);
+        let mut all = Vec::new();
+        for node in nodes {
+            let fits = |graph: &Graph, over| graph.allows(&Command::Replace { node, over });
+            let over = self.typical(entry, fits);
+            if !over.is_empty() {
+                all.push(Command::Replace { node, over: *self.choices.pick(&over) });
+            }
         }
         all
     }

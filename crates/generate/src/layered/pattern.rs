@@ -55,6 +55,9 @@ impl Same {
             | (C::Rename { node: s, dir: a, .. }, C::Rename { node: t, dir: b, .. }) => {
                 plain(node(s, t) && node(a, b))
             }
+            (C::Replace { node: s, over: a }, C::Replace { node: t, over: b }) => {
+                plain(node(s, t) && node(a, b))
+            }
             (C::Open { node: a, new: x }, C::Open { node: b, new: y }) => {
                 node(a, b).then(|| self.clone().with_file(x, y))
             }

@@ -123,6 +123,10 @@ impl Refiner {
                     if other { RenameFlags::RENAME_NOREPLACE } else { RenameFlags::empty() };
                 vec![Op::Rename { from, to, flags }]
             }
+            Command::Replace { node, over } => {
+                let (from, to) = (self.path(node), self.path(over));
+                vec![Op::Rename { from, to, flags: RenameFlags::empty() }]
+            }
             Command::Remove { node } => self.removal(node),
             Command::Open { node, new } => self.open(node, new, choices),
             Command::Close { file } => {

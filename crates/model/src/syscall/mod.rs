@@ -15,6 +15,7 @@ mod chmod;
 mod chown;
 mod close;
 mod copy_file_range;
+mod counts;
 mod fallocate;
 mod file;
 mod fsync;
@@ -63,6 +64,8 @@ use crate::quirks::Quirks;
 use crate::volume::{Ino, TreeOptions, Volume};
 use callers::Others;
 use process::Process;
+
+pub use counts::Change;
 
 /// A volume with the processes that use it: executes operations.
 ///

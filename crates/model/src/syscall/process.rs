@@ -7,6 +7,7 @@ use fathom_core::Mode;
 
 use super::Model;
 use super::callers::Others;
+use super::counts::Counting;
 use super::file::Files;
 use super::steps::{Leaving, Reached};
 use crate::config::Config;
@@ -24,6 +25,8 @@ pub(super) struct Process {
     pub(super) reached: Reached,
     /// The name that it is removing, if that is done in steps.
     pub(super) leaving: Option<Leaving>,
+    /// The link counts that it is changing, if that is done in steps.
+    pub(super) counting: Counting,
 }
 
 impl Process {
@@ -36,6 +39,7 @@ impl Process {
             directory: ROOT,
             reached: Reached::Nothing,
             leaving: None,
+            counting: Counting::default(),
         }
     }
 
@@ -45,6 +49,7 @@ impl Process {
         self.directory = ROOT;
         self.reached = Reached::Nothing;
         self.leaving = None;
+        self.counting = Counting::default();
     }
 
     /// Whether the two have the same identity, mask and working directory, and no open files.
@@ -54,6 +59,7 @@ impl Process {
             && closed(other)
             && (&self.identity, self.umask, self.directory, self.reached, &self.leaving)
                 == (&other.identity, other.umask, other.directory, other.reached, &other.leaving)
+            && self.counting == other.counting
     }
 
     /// What it keeps on the volume: its open files, its working directory, and where a call has come to.

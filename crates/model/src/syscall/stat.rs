@@ -8,9 +8,10 @@ impl Model {
     /// Needs no permission but the path's.
     pub(super) fn stat(&self, target: &Target) -> Result<Outcome, Errno> {
         let attr = self.volume.attr(self.target_or_path(target)?)?;
+        let nlink = attr.nlink.saturating_add_signed(self.links_seen(attr.ino));
         let stat = Stat {
             mode: Mode(attr.kind.mode_bits() | attr.mode.perm()),
-            nlink: attr.nlink,
+            nlink,
             uid: attr.uid,
             gid: attr.gid,
             size: attr.size,

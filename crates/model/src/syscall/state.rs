@@ -13,6 +13,7 @@ const DOMAIN_PROCESS: u64 = 8;
 const DOMAIN_DIRECTORY: u64 = 9;
 const DOMAIN_REACHED: u64 = 40;
 const DOMAIN_LEAVING: u64 = 44;
+const DOMAIN_COUNTING: u64 = 45;
 
 impl Model {
     /// Digest of the visible tree and of every process (open files, identity, mask, working
@@ -81,6 +82,14 @@ impl Model {
             packed.push(0);
             packed.extend_from_slice(caller_bytes);
             *sum += Digest::of(DOMAIN_LEAVING, &packed);
+        }
+        for (ino, change) in &process.counting.seen {
+            packed.clear();
+            self.pack_inode(*ino, &mut packed);
+            packed.extend_from_slice(&change.to_le_bytes());
+            packed.push(u8::from(process.counting.named));
+            packed.extend_from_slice(caller_bytes);
+            *sum += Digest::of(DOMAIN_COUNTING, &packed);
         }
     }
 

@@ -85,7 +85,7 @@ fn names(path: &FsPath) -> Option<Vec<&[u8]>> {
 }
 
 /// What is left of a path behind its first names.
-fn rest(path: &FsPath, done: usize) -> FsPath {
+pub(super) fn rest(path: &FsPath, done: usize) -> FsPath {
     let names: Vec<&[u8]> = path.as_bytes().split(|byte| *byte == b'/').skip(done).collect();
     FsPath::from(names.join(&b'/').as_slice())
 }
@@ -190,6 +190,9 @@ impl Model {
 
     /// Does what is left of an operation, of which `done` steps are done.
     pub fn finish(&mut self, caller: Caller, op: &Op, done: usize) -> Outcome {
+        if self.end_counting(caller) {
+            return Outcome::ok(0);
+        }
         let leaving = self.as_caller(caller, |model| match model.current.leaving {
             Some(_) => model.current_mut().leaving.take(),
             None => None,
