@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{ask, command, json, scratch};
@@ -67,27 +67,77 @@ fn busy_node(out: &Path) -> Option<String> {
     None
 }
 
-/// Takes about half a minute: Slurm needs ten seconds to see that a node is lost.
-#[test]
-fn a_node_is_lost_and_the_result_is_that_of_a_quiet_local_run() {
+/// A cluster of three nodes, if that can be had here.
+fn cluster(dir: &Path) -> Option<Cluster> {
     let missing = ["slurmctld", "slurmd", "sbatch", "munged"].into_iter().find(|name| !has(name));
     if let Some(missing) = missing {
         println!("SKIP swarm on slurm: {missing} is not installed");
-        return;
+        return None;
     }
     if !is_root() {
         println!("SKIP swarm on slurm: not root");
-        return;
+        return None;
     }
-    let dir = scratch();
-    let plan = dir.path().join("plan.toml");
-    fs::write(&plan, PLAN).unwrap();
-    let plan = plan.display().to_string();
-    let cluster = Cluster(dir.path().join("slurm"));
+    let cluster = Cluster(dir.join("slurm"));
     assert!(cluster.script(&["start", "3"]), "the cluster starts");
-    let mut swarm = command(&["swarm", &plan, "--on", "slurm", "--out", "swarm"], dir.path());
+    Some(cluster)
+}
+
+/// Starts a swarm on a cluster.
+fn start(cluster: &Cluster, text: &str, dir: &Path) -> Child {
+    let plan = dir.join("plan.toml");
+    fs::write(&plan, text).unwrap();
+    let plan = plan.display().to_string();
+    let mut swarm = command(&["swarm", &plan, "--on", "slurm", "--out", "swarm"], dir);
     swarm.env("SLURM_CONF", cluster.conf()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut swarm = swarm.spawn().unwrap();
+    swarm.spawn().unwrap()
+}
+
+/// Attempts that run, and those that are over.
+fn attempts(out: &Path) -> (usize, usize) {
+    let tasks = fs::read_dir(out.join("tasks")).into_iter().flatten().flatten();
+    let attempts = tasks.flat_map(|task| fs::read_dir(task.path()).into_iter().flatten().flatten());
+    let (mut running, mut over) = (0, 0);
+    for attempt in attempts.map(|entry| entry.path()) {
+        let has_begun = attempt.join("runner.json").exists();
+        // Looked at last: one that ends meanwhile does not run.
+        match attempt.join("ended.json").exists() {
+            true => over += 1,
+            false => running += usize::from(has_begun),
+        }
+    }
+    (running, over)
+}
+
+/// Half of the tasks fail and are started again, which are arrays of their own.
+const NARROW: &str = "tasks = 6\n[limits]\nmemory = \"200M\"\nat_once = 2\nretries = 1\n\
+    [[campaign]]\ncommand = \"check model --ops 30000\"\n\
+    [[campaign]]\ncommand = \"check dir:/nowhere\"\nseeds = true\n";
+
+#[test]
+fn no_more_tasks_run_than_the_plan_allows() {
+    let dir = scratch();
+    let Some(cluster) = cluster(dir.path()) else { return };
+    let mut swarm = start(&cluster, NARROW, dir.path());
+    let (began, out) = (Instant::now(), dir.path().join("swarm"));
+    let mut most = 0;
+    while swarm.try_wait().unwrap().is_none() {
+        most = most.max(attempts(&out).0);
+        assert!(began.elapsed() < Duration::from_secs(120), "{:?}", attempts(&out));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Six processors are free.
+    assert_eq!(most, 2);
+    assert_eq!(attempts(&out), (0, 9), "three tasks twice, and three once");
+}
+
+/// Takes about half a minute: Slurm needs ten seconds to see that a node is lost.
+#[test]
+fn a_node_is_lost_and_the_result_is_that_of_a_quiet_local_run() {
+    let dir = scratch();
+    let Some(cluster) = cluster(dir.path()) else { return };
+    let mut swarm = start(&cluster, PLAN, dir.path());
+    let plan = dir.path().join("plan.toml").display().to_string();
     let (began, out) = (Instant::now(), dir.path().join("swarm"));
     let node = loop {
         if let Some(node) = busy_node(&out) {

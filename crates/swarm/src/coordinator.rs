@@ -15,7 +15,7 @@ use crate::engine::{Engine, Order, Seen};
 use crate::plan::Plan;
 use crate::{Merged, SwarmError, Task, merge, status};
 
-/// Time between two looks at the tasks.
+/// Longest time between two looks at the tasks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Shortest time between two results; it grows with the time that uniting takes.
@@ -179,7 +179,7 @@ impl<'a> Coordinator<'a> {
             {
                 break None;
             }
-            std::thread::sleep(LOOK_EVERY);
+            self.engine.wait(LOOK_EVERY);
         };
         if let Some(reason) = end {
             self.end(reason)?;
@@ -314,7 +314,7 @@ impl<'a> Coordinator<'a> {
         let began = Instant::now();
         while !self.running.is_empty() && began.elapsed() < GRACE {
             self.look()?;
-            std::thread::sleep(LOOK_EVERY);
+            self.engine.wait(LOOK_EVERY);
         }
         if reason == Reason::Budget {
             self.directory.ask_to_stop(false)?;

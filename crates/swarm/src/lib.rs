@@ -16,6 +16,7 @@ mod coordinator;
 mod directory;
 mod diversify;
 mod ended;
+mod ends;
 pub mod engine;
 mod hand_over;
 pub mod image;

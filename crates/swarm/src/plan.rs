@@ -90,7 +90,8 @@ pub struct Limits {
     pub time: Option<Duration>,
     /// How often a task that failed is started again.
     pub retries: u32,
-    /// Tasks at the same time on this machine; without it as many as have processors and memory.
+    /// Tasks at the same time, on a cluster those that wait for a place included; without it as many as have
+    /// processors and memory on this machine, or as many as the cluster takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_once: Option<usize>,
 }

@@ -11,15 +11,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::fd::AsFd as _;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::directory::{Runner, SwarmDirectory, TaskFile, now_ms, read_json};
 use crate::ended::{Ended, Reason};
 use crate::limits::{self, Groups};
 use crate::plan::Limits;
-use crate::{SwarmError, Task};
+use crate::{SwarmError, Task, ends};
 
-/// Time between two looks at a task.
+/// Longest time between two looks at a task.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Looks between two at the disk, and at the memory where no group bounds it.
@@ -185,6 +186,7 @@ impl Watch<'_> {
         child: &mut Child,
         swarm: &SwarmDirectory,
     ) -> io::Result<(ExitStatus, Option<Reason>)> {
+        let end = ends::of(child);
         for look in 0_u64.. {
             if let Some(status) = child.try_wait()? {
                 self.groups.kill();
@@ -201,7 +203,7 @@ impl Watch<'_> {
             if let Some(reason) = reason {
                 return Ok((self.end(child)?, Some(reason)));
             }
-            std::thread::sleep(LOOK_EVERY);
+            ends::wait(end.as_ref().map(|end| end.as_fd()).as_slice(), LOOK_EVERY);
         }
         unreachable!("the numbers do not end")
     }

@@ -82,7 +82,7 @@ impl Between {
 
 /// Measures the table; `FATHOM_GUEST_KERNEL` for guests, `SLURM_CONF` for Slurm, `FATHOM_CLUSTER` (the directory of
 /// `crates/swarm/kubernetes/cluster.sh`) for Kubernetes. With `only` (`local`, `guests`, `slurm-limits`) a part of
-/// it, so that no part needs the machine for long.
+/// it, so that no part needs the machine for long. `FATHOM_ISOLATION_PAIRS` (3) comparisons for each fault.
 pub(crate) fn run(program: &Path, only: &[String]) -> Result<()> {
     let kernel = std::env::var("FATHOM_GUEST_KERNEL").ok();
     let dir = std::env::temp_dir().join(format!("fathom-isolation-{}", std::process::id()));
@@ -139,16 +139,7 @@ impl Bench<'_> {
                 true if *engine == Engine::Local => self.in_a_guest(between, fault)?,
                 // It would be this machine.
                 true => continue,
-                false => {
-                    // Each fault has its own comparison, next to it in time: the machine may have other work.
-                    let quiet = self.seconds(engine, between, QUIET, ops)?;
-                    let beside = self.seconds(engine, between, fault, ops)?;
-                    let pairs = quiet.iter().zip(&beside);
-                    let rates = pairs.map(|(quiet, beside)| {
-                        quiet.zip(*beside).map_or(0.0, |(quiet, beside)| quiet / beside)
-                    });
-                    Some(rates.sum::<f64>() / quiet.len() as f64)
-                }
+                false => Some(self.rate(engine, between, fault, ops)?),
             };
             let told = rate.map_or("not measured".to_owned(), |rate| format!("{rate:.2}"));
             let (engine, between) = (engine.name(), between.name());
@@ -156,6 +147,30 @@ impl Bench<'_> {
             rows.push(json!({"engine": engine, "between": between, "fault": name, "rate": rate}));
         }
         Ok(rows)
+    }
+
+    /// The rate of the neighbours beside a fault: the median of pairs, each with its own comparison next to it in
+    /// time, because the machine may have other work.
+    fn rate(&self, engine: &Engine, between: Between, fault: &str, ops: u64) -> Result<f64> {
+        let mut rates = Vec::new();
+        for pair in 0..pairs() {
+            // What comes second does not profit from the order in half of them.
+            let (quiet, beside) = if pair % 2 == 0 {
+                let quiet = self.seconds(engine, between, QUIET, ops)?;
+                (quiet, self.seconds(engine, between, fault, ops)?)
+            } else {
+                let beside = self.seconds(engine, between, fault, ops)?;
+                (self.seconds(engine, between, QUIET, ops)?, beside)
+            };
+            let both = quiet.iter().zip(&beside);
+            let of_each = both.map(|(quiet, beside)| {
+                quiet.zip(*beside).map_or(0.0, |(quiet, beside)| quiet / beside)
+            });
+            rates.push(of_each.sum::<f64>() / quiet.len() as f64);
+            println!("  pair {}: {quiet:.2?} s, beside the fault {beside:.2?} s", pair + 1);
+        }
+        rates.sort_by(f64::total_cmp);
+        Ok(rates[rates.len() / 2])
     }
 
     fn guest(&self, between: Between) -> Option<&str> {
@@ -326,6 +341,12 @@ impl Bench<'_> {
         let cluster = std::env::var_os("FATHOM_CLUSTER").context("FATHOM_CLUSTER")?;
         shell::run(Command::new(cluster_script()).arg("image").arg(cluster).arg(&archive))
     }
+}
+
+/// Pairs of a row: an odd number, so that there is one in the middle.
+fn pairs() -> usize {
+    let told = std::env::var("FATHOM_ISOLATION_PAIRS").ok();
+    told.and_then(|text| text.parse().ok()).unwrap_or(3).max(1)
 }
 
 fn cluster_script() -> PathBuf {

@@ -5,14 +5,16 @@ use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
+use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Engine, Order, Seen};
-use crate::SwarmError;
 use crate::directory::SwarmDirectory;
 use crate::ended::Reason;
 use crate::plan::Limits;
+use crate::{SwarmError, ends};
 
 /// Runs tasks on this machine.
 pub struct Local {
@@ -21,6 +23,8 @@ pub struct Local {
     at_once: usize,
     /// The runners that this process has started.
     runners: BTreeMap<String, Child>,
+    /// Those of them whose end has not been heard of.
+    ends: BTreeMap<String, OwnedFd>,
 }
 
 impl Local {
@@ -51,7 +55,8 @@ impl Local {
         let by_memory = (memory / limits.memory).max(1) as usize;
         let fits = ((cores / limits.cpus) as usize).clamp(1, by_memory);
         let at_once = limits.at_once.unwrap_or(fits);
-        Ok(Local { directory: directory.clone(), program, at_once, runners: BTreeMap::new() })
+        let directory = directory.clone();
+        Ok(Local { directory, program, at_once, runners: BTreeMap::new(), ends: BTreeMap::new() })
     }
 }
 
@@ -90,6 +95,7 @@ impl Engine for Local {
             let child = command
                 .spawn()
                 .map_err(|error| SwarmError::io(&self.program, "start it", error))?;
+            self.ends.extend(ends::of(&child).map(|end| (name.clone(), end)));
             self.runners.insert(name, child);
         }
         Ok(())
@@ -116,6 +122,14 @@ impl Engine for Local {
             seen.insert(name.clone(), state);
         }
         Ok(seen)
+    }
+
+    fn wait(&mut self, at_most: Duration) {
+        let ends: Vec<BorrowedFd<'_>> = self.ends.values().map(|end| end.as_fd()).collect();
+        let over = ends::wait(&ends, at_most);
+        let mut over = over.into_iter();
+        // Each end is told once; what became of the runner is asked for by `watch`.
+        self.ends.retain(|_, _| !over.next().unwrap_or(false));
     }
 
     fn stop(&mut self) -> Result<(), SwarmError> {

@@ -10,6 +10,7 @@ mod local;
 mod slurm;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::ended::Reason;
 use crate::plan::Limits;
@@ -60,6 +61,11 @@ pub trait Engine {
     /// # Errors
     /// If it cannot be asked now: it is asked again, unless it says that this is hopeless.
     fn watch(&mut self, names: &[String]) -> Result<BTreeMap<String, Seen>, SwarmError>;
+
+    /// Waits for the next look at the tasks; not so long if it hears of an end.
+    fn wait(&mut self, at_most: Duration) {
+        std::thread::sleep(at_most);
+    }
 
     /// Asks everything that it has to end.
     ///

@@ -16,13 +16,13 @@ use crate::SwarmError;
 use crate::directory::{SwarmDirectory, read_json};
 use crate::ended::Reason;
 use crate::merge::replace;
-use crate::plan::{Limits, SlurmOptions};
+use crate::plan::{Limits, Plan, SlurmOptions};
 use crate::words::quoted;
 
 /// Jobs of one array: below what every Slurm allows (`MaxArraySize` is 1001 by default).
 const ARRAY_MAX: usize = 1000;
 
-/// Jobs that wait or run at the same time.
+/// Jobs that wait or run at the same time, unless the plan says how many.
 const CAPACITY: usize = 10_000;
 
 /// Seconds between a signal and the end of a job whose time is over.
@@ -33,6 +33,9 @@ pub struct Slurm {
     directory: SwarmDirectory,
     program: String,
     options: SlurmOptions,
+    /// Jobs that wait or run at the same time. Slurm's own throttle (`--array=1-18%4`) is one of an array, and
+    /// every task that is started again is in another one.
+    at_once: usize,
     /// Task → array and index; also in `slurm/jobs.json`.
     jobs: BTreeMap<String, (u64, usize)>,
 }
@@ -45,19 +48,25 @@ impl Slurm {
     pub fn new(
         directory: &SwarmDirectory,
         program: PathBuf,
-        options: &SlurmOptions,
+        plan: &Plan,
     ) -> Result<Slurm, SwarmError> {
-        let path = directory.path().join("slurm/jobs.json");
-        let slurm = Slurm {
-            directory: directory.clone(),
-            program: options.program.clone().unwrap_or_else(|| program.display().to_string()),
-            options: options.clone(),
-            jobs: read_json(&path).unwrap_or_default(),
-        };
+        let slurm = Slurm::of(directory, program, plan);
         let answer = run("sinfo", &["--noheader".to_owned(), "--format=%D".to_owned()])?;
         match answer.trim().is_empty() {
             true => Err(SwarmError::Other("Slurm has no nodes: see `sinfo`".to_owned())),
             false => Ok(slurm),
+        }
+    }
+
+    /// Whatever the cluster says.
+    fn of(directory: &SwarmDirectory, program: PathBuf, plan: &Plan) -> Slurm {
+        let path = directory.path().join("slurm/jobs.json");
+        Slurm {
+            directory: directory.clone(),
+            program: plan.slurm.program.clone().unwrap_or_else(|| program.display().to_string()),
+            options: plan.slurm.clone(),
+            at_once: plan.limits.at_once.unwrap_or(CAPACITY),
+            jobs: read_json(&path).unwrap_or_default(),
         }
     }
 
@@ -134,7 +143,7 @@ impl Engine for Slurm {
     }
 
     fn capacity(&self) -> usize {
-        CAPACITY
+        self.at_once
     }
 
     fn start(&mut self, orders: &[Order], limits: &Limits) -> Result<(), SwarmError> {
@@ -245,6 +254,17 @@ fn run(program: &str, options: &[String]) -> Result<String, SwarmError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_more_jobs_are_submitted_than_the_plan_allows() {
+        let capacity = |limits: &str| {
+            let text = format!("tasks = 6\n{limits}[[campaign]]\ncommand = \"check model\"\n");
+            let directory = SwarmDirectory::new("/nowhere".as_ref());
+            Slurm::of(&directory, "fathom".into(), &Plan::parse(&text).unwrap()).capacity()
+        };
+        assert_eq!(capacity("[limits]\nat_once = 2\n"), 2);
+        assert_eq!(capacity(""), CAPACITY);
+    }
 
     #[test]
     fn states_of_old_and_new_versions_are_understood() {

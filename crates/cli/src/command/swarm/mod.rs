@@ -76,7 +76,7 @@ fn engine(on: On, directory: &SwarmDirectory, plan: &Plan) -> Result<Box<dyn Eng
     let program = std::env::current_exe().context("where is this program?")?;
     Ok(match on {
         On::Local => Box::new(Local::new(directory, program, &plan.limits)?),
-        On::Slurm => Box::new(Slurm::new(directory, program, &plan.slurm)?),
+        On::Slurm => Box::new(Slurm::new(directory, program, plan)?),
         #[cfg(feature = "kubernetes")]
         On::Kubernetes => Box::new(fathom_swarm::engine::Kubernetes::new(directory, plan)?),
         #[cfg(not(feature = "kubernetes"))]
