@@ -20,6 +20,7 @@ pub(crate) type Package = (&'static str, &'static str, &'static str);
 const PACKAGES: &[Package] = &[
     ("cc", "gcc", "exported C programs are not compiled"),
     ("mkfs.ext4", "e2fsprogs", "ext2, ext3 and ext4 are not checked"),
+    ("e2fsck.static", "e2fsck-static", "checking ext2, ext3 and ext4 takes longer in guests"),
     ("mkfs.xfs", "xfsprogs", "xfs is not checked"),
     ("mkfs.btrfs", "btrfs-progs", "btrfs is not checked"),
     ("mkfs.f2fs", "f2fs-tools", "f2fs is not checked in guests"),

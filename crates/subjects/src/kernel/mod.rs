@@ -181,7 +181,7 @@ impl KernelSubject {
     }
 
     /// A new disk as the recipe makes it, mounted once, emptied and unmounted.
-    pub(crate) fn new_disk(recipe: &Recipe) -> Result<Vec<u8>, SubjectError> {
+    pub(crate) fn new_disk(recipe: &Recipe) -> Result<fathom_block::Image, SubjectError> {
         if !rustix::process::geteuid().is_root() {
             return Err(SubjectError::NotRoot(recipe.name.clone()));
         }

@@ -18,7 +18,7 @@ use fathom_core::flags::OpenFlags;
 use fathom_core::plain::FILE_MODE;
 use fathom_core::{Errno, FsPath, HarnessFault, Op, Outcome, Pattern, Tree};
 
-use super::recorder::{DiskRecorder, changed, narrowed, put_whole};
+use super::recorder::{DiskRecorder, Unused, changed, narrowed, put_whole};
 use super::rest::{Asked, RestMemo};
 use super::shared::SharedMemory;
 use super::usable;
@@ -59,7 +59,7 @@ impl Place {
     fn load(&mut self, image: &Image) -> Result<(), HarnessFault> {
         match self {
             Place::Memory { device, disk } => {
-                put_whole(disk, image)?;
+                put_whole(disk, image, Unused::GivenBack)?;
                 // The device remembers what it has read.
                 if !device.as_ref().is_some_and(LoopDevice::forget_cache) {
                     *device = None;
@@ -505,8 +505,7 @@ impl Examiner {
         let Place::Memory { disk: memory, .. } = &self.place else {
             return Err(HarnessFault::new("making a new disk", "it is not in memory"));
         };
-        let bytes = memory.bytes(0, memory.len()).unwrap_or_default();
-        Ok(Image::from_bytes(bytes, disk.erased()))
+        Ok(changed(memory, disk)?)
     }
 
     /// How many bytes one file can take on a disk.

@@ -26,7 +26,7 @@ use fathom_block::disks::{
     End, Examine, Facts, Interrupted, Questions, Recording, SubjectFailure, Trouble, Workload,
 };
 use fathom_block::{
-    Bounds, CrashPoint, DiskFileSystem, Erased, Geometry, Guarantee, Image, Level, Record, Window,
+    Bounds, CrashPoint, DiskFileSystem, Geometry, Guarantee, Image, Level, Record, Window,
 };
 use fathom_core::flags::OpenFlags;
 use fathom_core::{Errno, HarnessFault, Op, Outcome, Tree};
@@ -88,8 +88,7 @@ impl KernelDisks {
         profile: CrashProfile,
         threads: usize,
     ) -> Result<KernelDisks, SubjectError> {
-        let bytes = new_disk(&recipe)?;
-        let blank = Image::from_bytes(&bytes, Erased::Zeros);
+        let blank = new_disk(&recipe)?;
         let (place, size, repair) = (recipe.clone(), blank.size(), profile.repair(&recipe));
         let (first, rests) = (repair.clone(), Arc::new(RestMemo::default()));
         let told_rests = Arc::clone(&rests);
@@ -205,7 +204,7 @@ fn version(recipe: &Recipe) -> String {
 }
 
 /// A new disk as the recipe makes it, mounted once and emptied.
-fn new_disk(recipe: &Recipe) -> Result<Vec<u8>, SubjectError> {
+fn new_disk(recipe: &Recipe) -> Result<Image, SubjectError> {
     if recipe.format.is_none() || recipe.layer.is_some() {
         let what = format!("{} has no disk of its own whose power could be cut", recipe.name);
         return Err(SubjectError::Recipe(what));

@@ -1,5 +1,6 @@
 //! Threads that own what cannot leave its thread, and do jobs.
 
+use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -60,31 +61,56 @@ impl<E: 'static> Pool<Equipped<E>> {
         inputs: impl IntoIterator<Item = I>,
         job: impl Fn(&mut E, I) -> Result<O, HarnessFault> + Clone + Send + 'static,
     ) -> Result<Vec<O>, HarnessFault> {
+        let inputs: VecDeque<(usize, I)> = inputs.into_iter().enumerate().collect();
+        let count = inputs.len();
         let (answers, answered) = channel();
-        let mut count = 0;
-        for input in inputs {
-            let (answers, job, index) = (answers.clone(), job.clone(), count);
+        let waiting = Arc::new(Mutex::new(inputs));
+        // A thread takes one input after the other and answers once: in a guest waking somebody for each of them
+        // costs as much as a dozen system calls.
+        for _ in 0..self.threads.len().min(count) {
+            let (answers, job, waiting) = (answers.clone(), job.clone(), Arc::clone(&waiting));
             let work = move |equipment: &mut Equipped<E>| {
-                let answer = match equipment {
-                    Ok(ready) => job(ready, input),
-                    Err(fault) => Err(HarnessFault::new(&*fault.context, &fault.message)),
-                };
-                if let Err(fault) = &answer {
-                    *equipment = Err(HarnessFault::new(&*fault.context, &fault.message));
-                }
+                let answer = work_off(equipment, &waiting, &job);
                 // Whoever asked may have given up.
-                let _ = answers.send((index, answer));
+                let _ = answers.send(answer);
             };
             let sender = self.jobs.as_ref().ok_or_else(ended)?;
             sender.send(Box::new(work)).map_err(|_| ended())?;
-            count += 1;
         }
         drop(answers);
         let mut results: Vec<Option<O>> = std::iter::repeat_with(|| None).take(count).collect();
-        for (index, answer) in answered {
-            results[index] = Some(answer?);
+        for answer in answered {
+            for (index, output) in answer? {
+                results[index] = Some(output);
+            }
         }
         results.into_iter().map(|result| result.ok_or_else(ended)).collect()
+    }
+}
+
+/// Does what is waiting with the equipment of this thread, until nothing is left or something fails: then nobody
+/// else has to begin either.
+fn work_off<E, I, O>(
+    equipment: &mut Equipped<E>,
+    waiting: &Mutex<VecDeque<(usize, I)>>,
+    job: &impl Fn(&mut E, I) -> Result<O, HarnessFault>,
+) -> Result<Vec<(usize, O)>, HarnessFault> {
+    let lock = || waiting.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut done = Vec::new();
+    loop {
+        let Some((index, input)) = lock().pop_front() else { return Ok(done) };
+        let answer = match equipment {
+            Ok(ready) => job(ready, input),
+            Err(fault) => Err(HarnessFault::new(&*fault.context, &fault.message)),
+        };
+        match answer {
+            Ok(output) => done.push((index, output)),
+            Err(fault) => {
+                *equipment = Err(HarnessFault::new(&*fault.context, &fault.message));
+                lock().clear();
+                return Err(fault);
+            }
+        }
     }
 }
 
@@ -99,5 +125,42 @@ impl<E> Drop for Pool<E> {
             // A panic was told when it happened.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn results_come_in_the_order_of_the_inputs() {
+        let pool = Pool::new("test", 3, || Ok(10)).unwrap();
+        assert_eq!(pool.each(0..100, |ten, input| Ok(*ten * input)).unwrap()[99], 990);
+        let squares = pool.each(0..100_u64, |_, input| {
+            std::thread::sleep(std::time::Duration::from_micros(100 - input));
+            Ok(input * input)
+        });
+        assert_eq!(squares.unwrap(), (0..100).map(|input| input * input).collect::<Vec<_>>());
+        assert!(pool.each([], |_, input: u8| Ok(input)).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_failure_ends_a_batch_and_the_next_one_has_new_equipment() {
+        let made = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&made);
+        let make = move || Ok(count.fetch_add(1, Ordering::Relaxed));
+        let pool = Pool::new("test", 1, make).unwrap();
+        let tried = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&tried);
+        let failed = pool.each(0..10, move |_, input| {
+            count.fetch_add(1, Ordering::Relaxed);
+            if input == 3 { Err(HarnessFault::new("three", "fails")) } else { Ok(input) }
+        });
+        assert_eq!(failed.unwrap_err().context, "three");
+        assert_eq!(tried.load(Ordering::Relaxed), 4, "nothing begins after a failure");
+        assert_eq!(pool.each([()], |equipment, ()| Ok(*equipment)).unwrap(), [1]);
+        assert_eq!(made.load(Ordering::Relaxed), 2);
     }
 }

@@ -40,7 +40,7 @@ const HOLD_NANOS: u32 = 60_000;
 pub(super) struct DiskRecorder {
     /// Dropped first: then the kernel lets go of the connection, and the server ends.
     device: LoopDevice,
-    _merging: Option<Merging>,
+    merging: Option<Merging>,
     /// The file under the device.
     file: OwnedFd,
     server: Server,
@@ -80,7 +80,7 @@ impl DiskRecorder {
         let blank = Image::new(size, base.erased());
         let mut recorder = DiskRecorder {
             device,
-            _merging: merging,
+            merging,
             file,
             server,
             disk,
@@ -92,9 +92,10 @@ impl DiskRecorder {
         Ok(recorder)
     }
 
-    /// A disk whose requests are answered at once: nobody asks for the order of its writes.
+    /// A disk whose requests are answered at once and may be merged: nobody asks for the order of its writes.
     pub(super) fn prompt(base: &Image) -> Result<DiskRecorder, SubjectError> {
-        let recorder = DiskRecorder::new(base)?;
+        let mut recorder = DiskRecorder::new(base)?;
+        recorder.merging = None;
         recorder.journal.head().hold_nanos.store(0, Ordering::Relaxed);
         Ok(recorder)
     }
@@ -137,7 +138,7 @@ impl DiskRecorder {
     /// Whether the log has one entry per `bio`, rather than per request.
     #[cfg(test)]
     pub(super) fn is_unmerged(&self) -> bool {
-        self._merging.is_some()
+        self.merging.is_some()
     }
 
     /// The process that serves the disk.
@@ -178,10 +179,10 @@ impl DiskRecorder {
             }
         }
         if base.digest() != self.base.digest() {
-            put_whole(&mut self.disk, base)?;
+            put_whole(&mut self.disk, base, Unused::Kept)?;
             self.base = base.clone();
         }
-        self.journal.clear();
+        self.journal.clear(self.disk.len());
         Ok(())
     }
 
@@ -259,26 +260,53 @@ fn order(journal: &Journal, until: usize) -> Vec<usize> {
     order.into_iter().map(|(place, index)| if index == 0 { place } else { index - 1 }).collect()
 }
 
+/// What becomes of memory of a disk that held something and is to hold zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unused {
+    /// It is given back.
+    GivenBack,
+    /// It is kept, unless there is much of it: a process that serves a disk maps each page that it writes, which
+    /// in a guest costs more than writing zeros to thousands of bytes.
+    Kept,
+}
+
+/// Memory of a served disk that is kept although nothing is in it.
+const KEPT_BYTES_MAX: usize = 16 << 20;
+
 /// Makes a whole disk what an image holds; writes only what differs, and looks only at what somebody has
 /// touched: a disk of 64 MiB is mostly zeros that nobody has.
-pub(super) fn put_whole(disk: &mut SharedMemory, image: &Image) -> Result<(), SubjectError> {
+pub(super) fn put_whole(
+    disk: &mut SharedMemory,
+    image: &Image,
+    unused: Unused,
+) -> Result<(), SubjectError> {
     let failed = |what| SubjectError::io(what, "a disk in memory");
+    let touched = disk.touched().map_err(failed("look at"))?;
+    let keeps = unused == Unused::Kept
+        && touched.iter().map(|part| part.len()).sum::<usize>() <= KEPT_BYTES_MAX;
+    let clear = |disk: &mut SharedMemory, part: Range<usize>| match keeps {
+        true => {
+            put(disk, image, part.start, part.len());
+            Ok(())
+        }
+        false => disk.forget(part).map_err(failed("clear")),
+    };
     let whole = |part: Range<usize>| {
         let end = part.end.next_multiple_of(BLOCK_BYTES).min(image.size());
         part.start / BLOCK_BYTES * BLOCK_BYTES..end
     };
     let occupied: Vec<Range<usize>> = image.occupied().into_iter().map(whole).collect();
-    for held in disk.touched().map_err(failed("look at"))? {
+    for held in touched {
         // What is between the parts that the image occupies.
         let mut at = held.start;
         for part in occupied.iter().filter(|part| part.end > held.start && part.start < held.end) {
             if part.start > at {
-                disk.forget(at..part.start).map_err(failed("clear"))?;
+                clear(disk, at..part.start)?;
             }
             at = at.max(part.end);
         }
         if at < held.end {
-            disk.forget(at..held.end).map_err(failed("clear"))?;
+            clear(disk, at..held.end)?;
         }
     }
     for part in occupied {
@@ -314,19 +342,12 @@ pub(super) fn changed(disk: &SharedMemory, image: &Image) -> Result<Image, Subje
 pub(super) fn put(disk: &mut SharedMemory, image: &Image, at: usize, len: usize) {
     let first = at / BLOCK_BYTES * BLOCK_BYTES;
     let end = (at + len).min(image.size());
-    let mut block = [0; BLOCK_BYTES];
-    for at in (first..end).step_by(BLOCK_BYTES) {
-        let block = &mut block[..BLOCK_BYTES.min(image.size() - at)];
-        let wanted = match image.slice(at, block.len()) {
-            Some(slice) => slice,
-            None => {
-                image.read(at, block);
-                block
-            }
-        };
+    let mut at = first;
+    for wanted in image.slices(first, end.saturating_sub(first)) {
         if disk.bytes(at, wanted.len()) != Some(wanted) {
             disk.write(at, wanted);
         }
+        at += wanted.len();
     }
 }
 
@@ -385,4 +406,38 @@ pub(super) fn narrowed(op: &Op, root: &OwnedFd) -> Option<Outcome> {
             Err(errno) => Outcome::err(fathom_core::Errno(errno.raw_os_error() as u16)),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use fathom_block::Erased;
+
+    use super::*;
+
+    /// A disk holds what an image holds, whatever it held before, and whether memory is kept or given back.
+    #[test]
+    fn what_is_put_is_what_is_there() {
+        let size = 64 * BLOCK_BYTES;
+        let mut image = Image::new(size, Erased::Zeros);
+        image.write(3 * BLOCK_BYTES + 100, b"here");
+        image.write(9 * BLOCK_BYTES - 2, b"over");
+        for (unused, blocks) in [(Unused::GivenBack, 3), (Unused::Kept, 5)] {
+            let mut disk = SharedMemory::new("fathom-test", size).unwrap();
+            for block in [0, 3, 8, 40] {
+                disk.write(block * BLOCK_BYTES, &[7; BLOCK_BYTES]);
+            }
+            put_whole(&mut disk, &image, unused).unwrap();
+            assert!(disk.bytes(0, size) == Some(&image.to_vec()), "{unused:?}");
+            // Looking at it has touched all of it.
+            let mut disk = SharedMemory::new("fathom-test", size).unwrap();
+            for block in [0, 3, 8, 40] {
+                disk.write(block * BLOCK_BYTES, &[7; BLOCK_BYTES]);
+            }
+            put_whole(&mut disk, &image, unused).unwrap();
+            let held: usize = disk.touched().unwrap().iter().map(|part| part.len()).sum();
+            assert_eq!(held, blocks * BLOCK_BYTES, "{unused:?}");
+            let changed = changed(&disk, &Image::new(size, Erased::Zeros)).unwrap();
+            assert_eq!((changed.digest(), &changed), (image.digest(), &image));
+        }
+    }
 }

@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use fathom_block::Image;
 use fathom_block::disks::{Checked, Questions};
@@ -26,11 +26,13 @@ const VERIFIED_EVERY: u64 = 100;
 /// comes in several versions.
 const KEPT_MAX: usize = 96;
 
-/// So many disks may tell what was read before they must have paid for it.
-const TRIED: u64 = 24;
+/// So many disks may tell what was read before they must have paid for it: those of a workload.
+const TRIED: u64 = 12;
 
-/// Telling is tried again for one disk in so many if it has not paid so far.
-const TRIED_AGAIN_EVERY: u64 = 32;
+/// Telling is tried again after so many disks if it has not paid so far, and after twice as many each time that it
+/// did not pay either: where all disks differ, one that tells takes as long as several others.
+const TRIED_AGAIN_AFTER: u64 = 32;
+const TRIED_AGAIN_AFTER_MAX: u64 = 1024;
 
 /// A disk as recovery left it, and what the rest of its examination came to.
 struct Known {
@@ -65,9 +67,41 @@ pub(super) struct Answer {
 pub(super) struct RestMemo {
     known: RwLock<VecDeque<Known>>,
     off: AtomicBool,
-    asked: AtomicU64,
     told: AtomicU64,
     answered: AtomicU64,
+    trial: Mutex<Trial>,
+}
+
+/// When telling is tried although it has not paid.
+struct Trial {
+    /// Disks until then.
+    left: u64,
+    /// Disks between this time and the last one.
+    every: u64,
+    /// Answers at the last time.
+    answered: u64,
+}
+
+impl Default for Trial {
+    fn default() -> Trial {
+        Trial { left: TRIED_AGAIN_AFTER, every: TRIED_AGAIN_AFTER, answered: 0 }
+    }
+}
+
+impl Trial {
+    /// Whether it is this disk's turn; `answered`: how many disks were answered so far.
+    fn is_due(&mut self, answered: u64) -> bool {
+        self.left -= 1;
+        if self.left > 0 {
+            return false;
+        }
+        self.every = match answered > self.answered {
+            true => TRIED_AGAIN_AFTER,
+            false => (2 * self.every).min(TRIED_AGAIN_AFTER_MAX),
+        };
+        (self.left, self.answered) = (self.every, answered);
+        true
+    }
 }
 
 impl RestMemo {
@@ -93,8 +127,11 @@ impl RestMemo {
     pub(super) fn pays(&self) -> bool {
         let (told, answered) =
             (self.told.load(Ordering::Relaxed), self.answered.load(Ordering::Relaxed));
-        let again = self.asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(TRIED_AGAIN_EVERY);
-        !self.off.load(Ordering::Relaxed) && (told < TRIED || answered >= 2 * told || again)
+        if told < TRIED || answered >= 2 * told {
+            return !self.off.load(Ordering::Relaxed);
+        }
+        let mut trial = self.trial.lock().unwrap_or_else(PoisonError::into_inner);
+        trial.is_due(answered) && !self.off.load(Ordering::Relaxed)
     }
 
     /// Counts a rest that told what it read.
@@ -182,7 +219,8 @@ mod tests {
             assert!(memo.pays());
             memo.count_told();
         }
-        let tried = (0..4 * TRIED_AGAIN_EVERY).filter(|_| memo.pays()).count();
+        // After 32, 64, 128 and 256 more.
+        let tried = (0..15 * TRIED_AGAIN_AFTER).filter(|_| memo.pays()).count();
         assert_eq!(tried, 4);
         memo.learn(&ASKED, disk(), [3].into(), Checked::Content);
         (0..2 * TRIED).for_each(|_| assert!(answer(&memo, &ASKED, &disk()).is_some()));

@@ -229,9 +229,10 @@ impl Journal {
         (units <= UNITS_MAX).then(|| (0..units as u32).filter(is_read).collect())
     }
 
-    /// Forgets everything.
-    pub(super) fn clear(&self) {
-        for unit in (0..UNITS_MAX).map_while(|unit| self.unit(unit)) {
+    /// Forgets everything about a disk of so many bytes.
+    pub(super) fn clear(&self, disk_bytes: usize) {
+        let units = disk_bytes.div_ceil(UNIT_BYTES);
+        for unit in (0..units).map_while(|unit| self.unit(unit)) {
             unit.store(0, Ordering::Relaxed);
         }
         let head = self.head();

@@ -11,8 +11,9 @@ use crate::sys::Executor;
 /// Names that no workload uses.
 const PROBE_NAMES: [&[u8]; 2] = [b"fathom0", b"fathom1"];
 
-/// The disk is filled in chunks of so many bytes.
-const CHUNK_BYTES: u64 = 128 << 10;
+/// The disk is filled in chunks of so many bytes, and in smaller ones when those do not fit any more.
+const CHUNK_BYTES: u64 = 1 << 20;
+const LAST_CHUNKS_BYTES: u64 = 128 << 10;
 
 /// Disks larger than this are not filled completely.
 const FILL_BYTES_MAX: u64 = 4 << 20;
@@ -118,11 +119,12 @@ pub(super) fn fill(executor: &mut Executor) -> Tried<u64> {
     if let Err(trouble) = attempt(executor, &[open])? {
         return Ok(Err(trouble));
     }
-    let mut at = 0;
+    let (mut at, mut len) = (0, CHUNK_BYTES);
     while at < FILL_BYTES_MAX {
-        let data = Pattern { seed: 1, len: CHUNK_BYTES };
+        let data = Pattern { seed: 1, len: len.min(FILL_BYTES_MAX - at) };
         let write = Op::Pwrite { slot: 0, offset: at as i64, data };
         match executor.apply(&write)?.result {
+            Err(Errno::ENOSPC) if len > LAST_CHUNKS_BYTES => len = LAST_CHUNKS_BYTES,
             Ok(0) | Err(Errno::ENOSPC) => break,
             Ok(count) => at += count,
             Err(errno) => {
