@@ -94,7 +94,10 @@ fn a_mount_point_can_be_used_once() {
     assert!(line.contains(" fuse.reffs fathom "), "{line}");
     // A directory of the mount is as good as any.
     fs::create_dir(mounted.path("d")).unwrap();
-    let inner = Mount::start(&mounted.path("d"), Config::default(), Options::default()).unwrap();
+    let plain = Options { subtype: String::new(), ..Options::default() };
+    let inner = Mount::start(&mounted.path("d"), Config::default(), plain).unwrap();
+    let line = mount_line(&mounted.path("d")).unwrap();
+    assert!(line.contains(" fuse fathom "), "{line}");
     fs::write(mounted.path("d/f"), "inner").unwrap();
     drop(inner);
     assert!(!mounted.path("d/f").exists());

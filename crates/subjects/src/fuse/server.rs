@@ -587,7 +587,7 @@ impl Filesystem for Server {
 
     fn setxattr(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -603,7 +603,7 @@ impl Filesystem for Server {
         let result = xattr_name(name, &self.options).and_then(|name| {
             node_flags::check(state.volume(), ino.0, Wish::Change)?;
             match name {
-                acl::ACCESS | acl::DEFAULT => acl::set(state.volume_mut(), ino.0, name, value),
+                acl::ACCESS | acl::DEFAULT => acl::set(state.volume_mut(), req, ino.0, name, value),
                 _ => state.volume_mut().setxattr(ino.0, name, value, flags),
             }
         });
