@@ -1,8 +1,10 @@
 //! `cargo xtask campaign suites`: foreign test suites judge the served reference.
 //!
-//! pjdfstest and fsx come from crates.io. LTP is taken from where it is installed (`LTPROOT`, else
-//! /opt/ltp); what is not here is skipped with its reason. The table goes to the standard output; the one
+//! pjdfstest and fsx come from crates.io. LTP and xfstests are taken from where they are installed (`LTPROOT`, else
+//! /opt/ltp; `XFSTESTS_ROOT`, else /var/lib/xfstests); what is not here is skipped with its reason. The table goes to the standard output; the one
 //! in docs/SNAPSHOTS.md is a copy of it.
+
+mod xfstests;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -115,6 +117,11 @@ pub(crate) fn run(fathom: &Path) -> Result<()> {
             Ok(row) => rows.push(row),
             Err(error) => skipped.push(format!("SKIP {name}: {error:#}")),
         }
+    }
+    // It mounts what it tests itself.
+    match xfstests::run(fathom, &tools) {
+        Ok(row) => rows.push(row),
+        Err(error) => skipped.push(format!("SKIP xfstests: {error:#}")),
     }
     println!("{:24} {:>7} {:>7} {:>8} {:>7}", "suite", "passed", "failed", "skipped", "s");
     for row in &rows {
