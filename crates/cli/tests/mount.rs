@@ -3,7 +3,7 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,10 +15,7 @@ const NOBODY: &str = "65534";
 
 /// Says why a test cannot run here.
 fn can_run(test: &str, programs: &[&str]) -> bool {
-    let is_root = fs::metadata("/proc/self").is_ok_and(|meta| {
-        use std::os::unix::fs::MetadataExt;
-        meta.uid() == 0
-    });
+    let is_root = fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0);
     if !is_root || !Path::new("/dev/fuse").exists() {
         println!("SKIP {test}: needs root and /dev/fuse");
         return false;
@@ -141,11 +138,16 @@ fn mount_8_mounts_it_with_its_options_and_state() {
     mount("remount,ro");
     assert_eq!(fs::write(point.join("kept"), "").unwrap_err().raw_os_error(), Some(30), "EROFS");
     mount("remount,rw");
+    fs::write(point.join("before"), "").unwrap();
     fs::write(point.join("kept"), "yes").unwrap();
+    fs::remove_file(point.join("before")).unwrap();
+    let number = || fs::metadata(point.join("kept")).unwrap().ino();
+    let before = number();
     umount(&point);
     // At once: the second waits until the first has written its state.
     mount("ro");
     assert_eq!(fs::read_to_string(point.join("kept")).unwrap(), "yes");
+    assert_eq!(number(), before, "file handles name it by this");
     assert_eq!(fs::write(point.join("new"), "").unwrap_err().raw_os_error(), Some(30), "EROFS");
     mount("remount,rw");
     fs::write(point.join("new"), "").unwrap();

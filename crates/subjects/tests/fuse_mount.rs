@@ -716,12 +716,16 @@ fn immutable_and_append_only_files_stay_as_they_are() {
     let path = mounted.path("f");
     fs::write(&path, "x").unwrap();
     let file = File::open(&path).unwrap();
+    let opened_before = OpenOptions::new().write(true).open(&path).unwrap();
     ioctl_setflags(&file, IFlags::IMMUTABLE).unwrap();
     assert_eq!(ioctl_getflags(&file).unwrap(), IFlags::IMMUTABLE);
     let denied = |result: std::io::Result<()>| {
         assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EPERM));
     };
     denied(OpenOptions::new().append(true).open(&path).map(drop));
+    // xfstests' generic/553.
+    let copied = rustix::fs::copy_file_range(&file, None, &opened_before, Some(&mut 1), 1);
+    denied(copied.map(drop).map_err(Into::into));
     denied(fs::remove_file(&path));
     denied(fs::rename(&path, mounted.path("g")));
     denied(fs::hard_link(&path, mounted.path("g")));
