@@ -97,8 +97,8 @@ struct Row {
     names: Vec<String>,
 }
 
-/// Mounts the reference, runs each suite on it, prints the table.
-pub(crate) fn run(fathom: &Path) -> Result<()> {
+/// Mounts the reference, runs each suite on it (`only` these, if any is named), prints the table.
+pub(crate) fn run(fathom: &Path, only: &[String]) -> Result<()> {
     if !shell::is_root() {
         bail!("the suites need root: they switch users and make devices");
     }
@@ -111,7 +111,8 @@ pub(crate) fn run(fathom: &Path) -> Result<()> {
     let mut skipped = Vec::new();
     type Suite = fn(&Path, &Path) -> Result<Row>;
     let suites: [(&str, Suite); 3] = [("pjdfstest", pjdfstest), ("fsx", fsx), ("ltp", ltp)];
-    for (name, suite) in suites {
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|row| row == name);
+    for (name, suite) in suites.into_iter().filter(|(name, _)| wanted(name)) {
         let mounted = Mounted::start(fathom)?;
         match suite(&tools, mounted.dir()) {
             Ok(row) => rows.push(row),
@@ -119,9 +120,11 @@ pub(crate) fn run(fathom: &Path) -> Result<()> {
         }
     }
     // It mounts what it tests itself.
-    match xfstests::run(fathom, &tools) {
-        Ok(row) => rows.push(row),
-        Err(error) => skipped.push(format!("SKIP xfstests: {error:#}")),
+    if wanted("xfstests") {
+        match xfstests::run(fathom, &tools) {
+            Ok(row) => rows.push(row),
+            Err(error) => skipped.push(format!("SKIP xfstests: {error:#}")),
+        }
     }
     println!("{:24} {:>7} {:>7} {:>8} {:>7}", "suite", "passed", "failed", "skipped", "s");
     for row in &rows {
