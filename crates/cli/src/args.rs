@@ -576,8 +576,9 @@ pub(crate) struct Language {
 pub(crate) struct MountArgs {
     /// The mount point: an empty directory
     pub(crate) dir: PathBuf,
-    /// Mount options: ro, noatime, relatime, strictatime, nosuid, nodev, noexec, acl, allow_other,
-    /// nonempty, fsname=NAME, threads=N, remembered=SECONDS, and the options below as state=FILE, mutant=NAME, …
+    /// Mount options: ro, noatime, relatime, strictatime, nosuid, nodev, noexec, remount, acl, allow_other,
+    /// nonempty, fsname=NAME, subtype=NAME, threads=N, remembered=SECONDS, and the options below as
+    /// state=FILE, mutant=NAME, …
     #[arg(short, long = "options", value_name = "OPTIONS", value_delimiter = ',')]
     pub(crate) options: Vec<String>,
     /// Return when it is mounted and serve it in the background, until it is unmounted

@@ -3,7 +3,7 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,10 +15,7 @@ const NOBODY: &str = "65534";
 
 /// Says why a test cannot run here.
 fn can_run(test: &str, programs: &[&str]) -> bool {
-    let is_root = fs::metadata("/proc/self").is_ok_and(|meta| {
-        use std::os::unix::fs::MetadataExt;
-        meta.uid() == 0
-    });
+    let is_root = fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0);
     if !is_root || !Path::new("/dev/fuse").exists() {
         println!("SKIP {test}: needs root and /dev/fuse");
         return false;
@@ -138,12 +135,48 @@ fn mount_8_mounts_it_with_its_options_and_state() {
     let line = line.lines().find(|line| line.contains(point.to_str().unwrap())).unwrap().to_owned();
     assert!(line.starts_with("somewhere ") && line.contains("fuse.reffs"), "{line}");
     assert!(line.contains("noatime"), "{line}");
+    mount("remount,ro");
+    assert_eq!(fs::write(point.join("kept"), "").unwrap_err().raw_os_error(), Some(30), "EROFS");
+    mount("remount,rw");
+    fs::write(point.join("before"), "").unwrap();
     fs::write(point.join("kept"), "yes").unwrap();
+    fs::remove_file(point.join("before")).unwrap();
+    let number = || fs::metadata(point.join("kept")).unwrap().ino();
+    let before = number();
     umount(&point);
     // At once: the second waits until the first has written its state.
     mount("ro");
     assert_eq!(fs::read_to_string(point.join("kept")).unwrap(), "yes");
+    assert_eq!(number(), before, "file handles name it by this");
     assert_eq!(fs::write(point.join("new"), "").unwrap_err().raw_os_error(), Some(30), "EROFS");
+    mount("remount,rw");
+    fs::write(point.join("new"), "").unwrap();
+    umount(&point);
+}
+
+/// As chmod(2) does (xfstests' generic/375).
+#[test]
+fn a_list_that_a_stranger_to_the_group_sets_takes_setgid_away() {
+    let test = "a_list_that_a_stranger_to_the_group_sets_takes_setgid_away";
+    if !can_run(test, &["umount", "setpriv", "setfacl"]) {
+        return;
+    }
+    let dir = public();
+    let point = dir.path().join("m");
+    fs::create_dir(&point).unwrap();
+    let answer = ask(&["mount", "m", "--background", "-o", "acl"], dir.path());
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let file = point.join("f");
+    for (group, expected) in [("100", 0o2777), ("101", 0o777)] {
+        fs::write(&file, "").unwrap();
+        let script = "chown 65534:100 $0 && chmod 2755 $0 && exec setpriv --reuid 65534 --regid $1 \
+                      --clear-groups setfacl -m u::rwx,g::rwx,o::rwx $0";
+        let run = Command::new("sh").args(["-c", script]).arg(&file).arg(group).status().unwrap();
+        assert!(run.success());
+        let mode = fs::metadata(&file).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(mode, expected, "{mode:o} with group {group}");
+        fs::remove_file(&file).unwrap();
+    }
     umount(&point);
 }
 

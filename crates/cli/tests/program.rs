@@ -27,7 +27,7 @@ fn every_mistake_has_a_clear_error_and_exit_code_2() {
     std::fs::write(dir.path().join("new.jsonl"), "{\"fathom_trace\":999}\n").unwrap();
     std::fs::write(dir.path().join("damaged.jsonl"), "not a trace\n").unwrap();
     let cases: &[(&[&str], &str)] = &[
-        (&["check", "ext5"], "the known ones are dir:PATH, fuse:COMMAND, model, reffs"),
+        (&["check", "ext5"], "`fathom list subjects` shows all, dir:PATH is any directory"),
         (&["check", "dir"], "write dir:PATH"),
         (&["check", "dir:nowhere"], "nowhere"),
         (&["check", "dir:file"], "not a directory"),

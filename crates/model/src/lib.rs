@@ -30,5 +30,6 @@ pub use race::Race;
 pub use subject::ModelSubject;
 pub use syscall::{Change, Model};
 pub use volume::{
-    Attr, DirEntry, Identity, Ino, NewNode, ROOT, SetTime, TreeOptions, Volume, VolumeImage,
+    Attr, DirEntry, Identity, Ino, InodeNumbers, NewNode, ROOT, SetTime, TreeOptions, Volume,
+    VolumeImage,
 };

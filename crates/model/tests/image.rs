@@ -36,6 +36,27 @@ fn import(image: Value) -> Result<Volume, String> {
 }
 
 #[test]
+fn inodes_keep_their_numbers() {
+    let mut s = sample();
+    let gone = s.file("d/gone");
+    let kept = s.file("d/kept");
+    s.unlink("d/gone").unwrap();
+    let numbers = s.volume.numbers();
+    let copy = Volume::import_numbered(s.volume.export(), &numbers).unwrap();
+    assert_eq!(copy.numbers(), numbers);
+    assert_eq!(copy.attr(kept).unwrap(), s.volume.attr(kept).unwrap());
+    assert!(copy.attr(gone).is_err());
+    assert_eq!(copy.digest(), s.volume.digest());
+    assert_ne!(copy.numbers(), Volume::import(s.volume.export()).unwrap().numbers());
+    let image = s.volume.export();
+    // Another file does not get the number of one that is gone.
+    s.volume = copy;
+    assert_ne!(s.file("new"), gone);
+    let other = sample().volume.numbers();
+    assert!(Volume::import_numbered(image, &other).is_err(), "too few");
+}
+
+#[test]
 fn everything_but_open_unlinked_files_comes_back() {
     let s = sample();
     let copy = import(image_of(&s.volume)).unwrap();

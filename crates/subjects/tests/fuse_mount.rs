@@ -94,7 +94,10 @@ fn a_mount_point_can_be_used_once() {
     assert!(line.contains(" fuse.reffs fathom "), "{line}");
     // A directory of the mount is as good as any.
     fs::create_dir(mounted.path("d")).unwrap();
-    let inner = Mount::start(&mounted.path("d"), Config::default(), Options::default()).unwrap();
+    let plain = Options { subtype: String::new(), ..Options::default() };
+    let inner = Mount::start(&mounted.path("d"), Config::default(), plain).unwrap();
+    let line = mount_line(&mounted.path("d")).unwrap();
+    assert!(line.contains(" fuse fathom "), "{line}");
     fs::write(mounted.path("d/f"), "inner").unwrap();
     drop(inner);
     assert!(!mounted.path("d/f").exists());
@@ -713,12 +716,16 @@ fn immutable_and_append_only_files_stay_as_they_are() {
     let path = mounted.path("f");
     fs::write(&path, "x").unwrap();
     let file = File::open(&path).unwrap();
+    let opened_before = OpenOptions::new().write(true).open(&path).unwrap();
     ioctl_setflags(&file, IFlags::IMMUTABLE).unwrap();
     assert_eq!(ioctl_getflags(&file).unwrap(), IFlags::IMMUTABLE);
     let denied = |result: std::io::Result<()>| {
         assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EPERM));
     };
     denied(OpenOptions::new().append(true).open(&path).map(drop));
+    // xfstests' generic/553.
+    let copied = rustix::fs::copy_file_range(&file, None, &opened_before, Some(&mut 1), 1);
+    denied(copied.map(drop).map_err(Into::into));
     denied(fs::remove_file(&path));
     denied(fs::rename(&path, mounted.path("g")));
     denied(fs::hard_link(&path, mounted.path("g")));

@@ -47,7 +47,7 @@ pub(crate) enum Name {
     /// Everything that `check` generates while the power of ext4, xfs, btrfs (root) and of f2fs in a guest
     /// (FATHOM_GUEST_KERNEL) is cut, so many minutes each; goes on where it was interrupted
     CrashOps,
-    /// Foreign test suites on the served reference: pjdfstest, fsx, LTP's file-system calls (root)
+    /// Foreign test suites on the served reference: pjdfstest, fsx, LTP's file-system calls, xfstests (root)
     Suites,
     /// A swarm on a real Kubernetes cluster that loses and wins nodes
     Kubernetes,
@@ -107,7 +107,7 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
         }
         Name::CrashOps => crate::crash_ops::run(&program(), minutes, &[]),
         Name::Fsck => crate::fsck::run(&program(), minutes, &[]),
-        Name::Suites => suites::run(&program()),
+        Name::Suites => suites::run(&program(), &[]),
         Name::Kubernetes => {
             crate::setup::kubernetes()?;
             let test = ["test", "--release", "--package", "fathom", "--features", "kubernetes"];

@@ -77,7 +77,7 @@ enum Task {
         /// Of `hunt`: the kernel for what needs a guest
         #[arg(long, value_name = "KERNEL")]
         guest: Option<String>,
-        /// Of `hunt`, `fsck`, `isolation` and those in guests: only these rows
+        /// Of `hunt`, `fsck`, `isolation`, `suites` and those in guests: only these rows
         #[arg(long, value_name = "ROW")]
         only: Vec<String>,
         /// Of those in guests: so many pieces of a minute at once
@@ -110,6 +110,9 @@ fn main() -> ExitCode {
         } => campaign::guests(name, guest_campaign::Plan { minutes, only: &only, jobs }),
         Task::Campaign { name: campaign::Name::Fsck, minutes, only, .. } => {
             campaign::built_program().and_then(|program| fsck::run(&program, minutes, &only))
+        }
+        Task::Campaign { name: campaign::Name::Suites, only, .. } => {
+            campaign::built_program().and_then(|program| suites::run(&program, &only))
         }
         Task::Campaign { name: campaign::Name::CrashOps, minutes, only, .. } => {
             campaign::built_program().and_then(|program| crash_ops::run(&program, minutes, &only))

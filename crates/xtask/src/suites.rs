@@ -1,8 +1,10 @@
 //! `cargo xtask campaign suites`: foreign test suites judge the served reference.
 //!
-//! pjdfstest and fsx come from crates.io. LTP is taken from where it is installed (`LTPROOT`, else
-//! /opt/ltp); what is not here is skipped with its reason. The table goes to the standard output; the one
+//! pjdfstest and fsx come from crates.io. LTP and xfstests are taken from where they are installed (`LTPROOT`, else
+//! /opt/ltp; `XFSTESTS_ROOT`, else /var/lib/xfstests); what is not here is skipped with its reason. The table goes to the standard output; the one
 //! in docs/SNAPSHOTS.md is a copy of it.
+
+mod xfstests;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -95,8 +97,8 @@ struct Row {
     names: Vec<String>,
 }
 
-/// Mounts the reference, runs each suite on it, prints the table.
-pub(crate) fn run(fathom: &Path) -> Result<()> {
+/// Mounts the reference, runs each suite on it (`only` these, if any is named), prints the table.
+pub(crate) fn run(fathom: &Path, only: &[String]) -> Result<()> {
     if !shell::is_root() {
         bail!("the suites need root: they switch users and make devices");
     }
@@ -109,11 +111,19 @@ pub(crate) fn run(fathom: &Path) -> Result<()> {
     let mut skipped = Vec::new();
     type Suite = fn(&Path, &Path) -> Result<Row>;
     let suites: [(&str, Suite); 3] = [("pjdfstest", pjdfstest), ("fsx", fsx), ("ltp", ltp)];
-    for (name, suite) in suites {
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|row| row == name);
+    for (name, suite) in suites.into_iter().filter(|(name, _)| wanted(name)) {
         let mounted = Mounted::start(fathom)?;
         match suite(&tools, mounted.dir()) {
             Ok(row) => rows.push(row),
             Err(error) => skipped.push(format!("SKIP {name}: {error:#}")),
+        }
+    }
+    // It mounts what it tests itself.
+    if wanted("xfstests") {
+        match xfstests::run(fathom, &tools) {
+            Ok(row) => rows.push(row),
+            Err(error) => skipped.push(format!("SKIP xfstests: {error:#}")),
         }
     }
     println!("{:24} {:>7} {:>7} {:>8} {:>7}", "suite", "passed", "failed", "skipped", "s");

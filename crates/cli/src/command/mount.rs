@@ -19,6 +19,10 @@ use crate::text::{print, print_json, say};
 
 pub(crate) fn run(args: &MountArgs, json: bool) -> Result<Ending> {
     let MountPlan { config, options, state } = plan(args)?;
+    if options.remount {
+        fuse::remount(&args.dir, &options)?;
+        return Ok(Ending::Clean);
+    }
     if args.background {
         return in_background(args, json);
     }

@@ -42,6 +42,24 @@ fn any_command_runs_in_a_guest_and_can_change_nothing() {
     assert_eq!(fathom(&late, dir.path()).code, Some(125));
 }
 
+/// An upper layer that became a lower one without its index showed link counts that were one too large, and what
+/// files had been before they were changed through another name. Each of these three seeds found it.
+#[test]
+fn overlays_whose_layers_are_turned_keep_their_hard_links() {
+    let Some(kernel) = own("overlays_whose_layers_are_turned_keep_their_hard_links") else {
+        return;
+    };
+    let dir = scratch();
+    for (subject, seed) in
+        [("overlay-index", "1"), ("overlay-metacopy", "2"), ("overlay-volatile", "3")]
+    {
+        let walk = ["--strategy", "walk", "--remount", "40", "--ops", "3000", "--first"];
+        let args = [&["check", subject, "--guest", &kernel, "--seed", seed][..], &walk].concat();
+        let answer = fathom(&args, dir.path());
+        assert_eq!(answer.code, Some(0), "{subject}: {}{}", answer.out, answer.err);
+    }
+}
+
 #[test]
 fn other_commands_run_in_guests() {
     let Some(kernel) = any("other_commands_run_in_guests") else { return };

@@ -3,7 +3,8 @@
 //! In which order entries are listed, and how many one call returns, is the file system's own business. So the
 //! answer of a call is judged by what the calls before it have answered ([`Model::follow_piece`]): an entry that
 //! is there all the time, from when the listing began at the first entry on, is listed exactly once until its
-//! end; one that came, went or was replaced meanwhile may be listed; nothing else is (readdir(3p), seekdir(3p)).
+//! end; one that came, went or was replaced meanwhile may be listed, also with the type of what it named in the
+//! beginning (overlayfs remembers the entries of merged directories); nothing else is (readdir(3p), seekdir(3p)).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,8 +34,8 @@ const DOMAIN_LISTING: u64 = 41;
 /// A directory that is being read in pieces.
 #[derive(Clone, Debug)]
 pub(super) struct Listing {
-    /// What was there when it began: the inode and the place of each name.
-    start: Arc<BTreeMap<FsBytes, (Ino, u64)>>,
+    /// What was there when it began.
+    start: Arc<BTreeMap<FsBytes, DirEntry>>,
     /// The names that calls made, replaced or removed since then, in whatever directory.
     touched: BTreeSet<FsBytes>,
     /// Those of them that were renamed: their entries may be others although they look the same.
@@ -74,6 +75,8 @@ impl Listing {
 struct Expected {
     /// The letters of what is there now, with `.` and `..`.
     letters: BTreeMap<FsBytes, char>,
+    /// The letters that touched names had in the beginning.
+    letters_before: BTreeMap<FsBytes, char>,
     /// What was there all the time and was not listed yet.
     missing: BTreeSet<FsBytes>,
     /// What was there all the time and was listed.
@@ -204,9 +207,9 @@ impl Model {
         self.others.for_each(|process| process.files.listings_mut().for_each(note));
     }
 
-    fn entries_by_name(&self, dir: Ino) -> Result<BTreeMap<FsBytes, (Ino, u64)>, Errno> {
+    fn entries_by_name(&self, dir: Ino) -> Result<BTreeMap<FsBytes, DirEntry>, Errno> {
         let entries = self.volume.entries(dir, 0)?.into_iter();
-        Ok(entries.map(|entry| (entry.name, (entry.ino, entry.cookie))).collect())
+        Ok(entries.map(|entry| (entry.name.clone(), entry)).collect())
     }
 
     fn dots(&self) -> impl Iterator<Item = DirEntry> + use<> {
@@ -232,7 +235,8 @@ impl Model {
     fn expected_entries(&self, dir: Ino, listing: &Listing) -> Expected {
         let now = self.volume.entries(dir, 0).unwrap_or_default();
         let stays = |entry: &&DirEntry| {
-            listing.start.get(&entry.name) == Some(&(entry.ino, entry.cookie))
+            let began = listing.start.get(&entry.name);
+            began.is_some_and(|began| (began.ino, began.cookie) == (entry.ino, entry.cookie))
                 && !listing.renamed.contains(&entry.name)
         };
         let dots = DOTS.iter().map(|(name, _)| FsBytes::from(*name));
@@ -241,6 +245,9 @@ impl Model {
         let at_some_time = listing.start.keys().chain(&listing.touched).cloned();
         let letters = self.dots().chain(now).map(|entry| self.letter(&entry));
         let letters: BTreeMap<FsBytes, char> = letters.collect();
+        let was_touched = |entry: &&DirEntry| listing.touched.contains(&entry.name);
+        let before = listing.start.values().filter(was_touched).map(|entry| self.letter(entry));
+        let letters_before = before.collect();
         let possible = at_some_time.chain(letters.keys().cloned()).collect();
         let names = || listing.start.keys().chain(&listing.touched);
         let went = |name: &FsBytes| {
@@ -250,7 +257,7 @@ impl Model {
         let restarts = self.quirks().listing_may_restart && names().any(went);
         // Who begins again in the wrong place also ends too early.
         let missing = if restarts { BTreeSet::new() } else { missing };
-        Expected { letters, missing, done, possible, restarts }
+        Expected { letters, letters_before, missing, done, possible, restarts }
     }
 }
 
@@ -262,8 +269,9 @@ impl Expected {
             let again = self.done.contains(name) && !self.restarts;
             let twice = again || (self.is_constant(name) && seen.contains(name));
             if self.possible.contains(name) && !twice {
-                let letter = self.letters.get(name).unwrap_or(letter);
-                entries.push((name.clone(), *letter));
+                let is_old = self.letters_before.get(name) == Some(letter);
+                let now = self.letters.get(name).filter(|_| !is_old);
+                entries.push((name.clone(), *now.unwrap_or(letter)));
             }
             seen.insert(name.clone());
         }
@@ -396,6 +404,24 @@ mod tests {
         }
         assert_eq!(judged(&mut m, 0, &[".."]), "..");
         assert_eq!(judged(&mut m, 0, &[]), "");
+    }
+
+    #[test]
+    fn what_is_replaced_may_be_listed_with_the_type_that_it_had() {
+        let mut m = listed(&["a", "b"]);
+        given(&mut m, &[mkdir("d", 0o755)]);
+        assert_eq!(judged(&mut m, 0, &[".", ".."]), ". ..");
+        let exchange = RenameFlags::RENAME_EXCHANGE;
+        given(&mut m, &[Op::Rename { from: path("a"), to: path("d"), flags: exchange }]);
+        let listed_as = |m: &mut Model, letters: [char; 3]| {
+            let names = ["a", "b", "d"].map(FsBytes::from);
+            let found = entries_outcome(names.into_iter().zip(letters).collect());
+            m.follow_piece(&piece(0, 4096), &found).unwrap() == found
+        };
+        assert!(listed_as(&mut m.clone(), ['d', '-', '-']), "as it is");
+        assert!(listed_as(&mut m.clone(), ['-', '-', 'd']), "as it was");
+        assert!(!listed_as(&mut m.clone(), ['l', '-', '-']), "as it never was");
+        assert!(!listed_as(&mut m, ['d', 'd', '-']), "not touched");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Exports a volume in a form that can be stored, and imports it without trust in what comes back.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use fathom_core::{FsBytes, Mode, Stamp, Times};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -21,6 +21,40 @@ pub struct VolumeImage {
     clock: u64,
     /// The inodes, the root directory first.
     inodes: Vec<InodeImage>,
+}
+
+/// The numbers that the inodes of an image had in their volume, which an image does not tell: who keeps file handles
+/// needs them to be the same when it is imported.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InodeNumbers {
+    /// The last generation that was given out.
+    generation: u32,
+    /// In the order of the image.
+    inos: Vec<Ino>,
+}
+
+impl InodeNumbers {
+    /// New ones for so many inodes, when generations up to `generation` are taken.
+    fn after(generation: u32, count: u64) -> InodeNumbers {
+        let generation_at = |place: u64| u64::from(generation.wrapping_add(place as u32));
+        let ino =
+            |place: u64| if place == 0 { ROOT } else { (place + 1) | generation_at(place) << 32 };
+        let inos = (0..count).map(ino).collect();
+        InodeNumbers { generation: generation_at(count - 1) as u32, inos }
+    }
+
+    /// Whether these can be the numbers of so many inodes.
+    fn check(&self, count: u64, slots_max: u64) -> Result<(), String> {
+        let slots: BTreeSet<u64> = self.inos.iter().map(|ino| ino & u64::from(u32::MAX)).collect();
+        let is_one_each = self.inos.len() as u64 == count && slots.len() as u64 == count;
+        let fits = slots.iter().all(|slot| (1..=slots_max).contains(slot));
+        let is_past = |ino: &Ino| ino >> 32 <= u64::from(self.generation);
+        if is_one_each && fits && self.inos.first() == Some(&ROOT) && self.inos.iter().all(is_past)
+        {
+            return Ok(());
+        }
+        Err("the numbers of the inodes cannot be".to_owned())
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,9 +140,23 @@ impl Volume {
     /// Converts the volume to a form that can be stored.
     pub fn export(&self) -> VolumeImage {
         let state = &*self.state;
-        // Breadth first from the root: the order depends on nothing but the tree.
+        let (order, places) = self.order();
+        let inodes = order.iter().filter_map(|ino| state.table.get(*ino));
+        let inodes = inodes.map(|inode| inode_image(inode, |ino| places[&ino])).collect();
+        VolumeImage { config: Config::clone(&state.config), clock: state.clock, inodes }
+    }
+
+    /// The numbers of the inodes of [`Volume::export`].
+    pub fn numbers(&self) -> InodeNumbers {
+        InodeNumbers { generation: self.state.generation, inos: self.order().0 }
+    }
+
+    /// The inodes of the tree and the place of each, breadth first from the root: the order depends on nothing but
+    /// the tree.
+    fn order(&self) -> (Vec<Ino>, HashMap<Ino, u64>) {
+        let state = &*self.state;
         let mut order = vec![ROOT];
-        let mut places = std::collections::HashMap::from([(ROOT, 0)]);
+        let mut places = HashMap::from([(ROOT, 0)]);
         let mut at = 0;
         while let Some(ino) = order.get(at) {
             for link in state.dir(*ino).into_iter().flat_map(Directory::links) {
@@ -119,9 +167,7 @@ impl Volume {
             }
             at += 1;
         }
-        let inodes = order.iter().filter_map(|ino| state.table.get(*ino));
-        let inodes = inodes.map(|inode| inode_image(inode, |ino| places[&ino])).collect();
-        VolumeImage { config: Config::clone(&state.config), clock: state.clock, inodes }
+        (order, places)
     }
 
     /// Rebuilds a volume and checks every invariant.
@@ -131,6 +177,18 @@ impl Volume {
     pub fn import(image: VolumeImage) -> Result<Volume, String> {
         image.config.validate().map_err(|error| error.to_string())?;
         import_after(image, 0)
+    }
+
+    /// The same with the numbers that its inodes had.
+    ///
+    /// # Errors
+    /// Says what is wrong with the image or the numbers.
+    pub fn import_numbered(image: VolumeImage, numbers: &InodeNumbers) -> Result<Volume, String> {
+        image.config.validate().map_err(|error| error.to_string())?;
+        // Files that were open when they were removed had slots, too.
+        let slots_max = image.config.inodes.saturating_mul(2).min(u64::from(u32::MAX));
+        numbers.check(image.inodes.len() as u64, slots_max)?;
+        import(image, numbers)
     }
 
     /// Rebuilds a volume as a snapshot that this volume can be restored to: no inode of it has a
@@ -181,37 +239,29 @@ fn inode_image(inode: &Inode, place: impl Fn(Ino) -> u64) -> InodeImage {
     }
 }
 
-/// The number that the inode at `place` gets when numbers up to `generation` are taken.
-fn ino_at(place: u64, generation: u32) -> Ino {
-    let generation = u64::from(generation.wrapping_add(place as u32));
-    if place == 0 { ROOT } else { (place + 1) | generation << 32 }
+/// Gives the inodes new numbers when generations up to `generation` are taken.
+fn import_after(image: VolumeImage, generation: u32) -> Result<Volume, String> {
+    let (count, most) = (image.inodes.len() as u64, image.config.inodes);
+    if count == 0 || count > most || count >= u64::from(u32::MAX) {
+        return Err(format!("{count} inodes: there must be one, and at most {most}"));
+    }
+    import(image, &InodeNumbers::after(generation, count))
 }
 
-fn import_after(image: VolumeImage, generation: u32) -> Result<Volume, String> {
+fn import(image: VolumeImage, numbers: &InodeNumbers) -> Result<Volume, String> {
     let mutated = image.config.mutant.is_some();
     let mut state = State::empty(image.config);
-    state.clock = image.clock;
-    state.generation = generation;
-    let count = image.inodes.len() as u64;
-    if count == 0 || count > state.config.inodes || count >= u64::from(u32::MAX) {
-        return Err(format!(
-            "{count} inodes: there must be one, and at most {}",
-            state.config.inodes
-        ));
-    }
+    (state.clock, state.generation) = (image.clock, numbers.generation);
+    let inos = &numbers.inos;
     let mut inodes = Vec::with_capacity(image.inodes.len());
     for (place, inode) in image.inodes.into_iter().enumerate() {
-        let inode = inode_of(inode, &state, generation, count)
-            .map_err(|what| format!("inode {place}: {what}"))?;
+        let inode =
+            inode_of(inode, &state, inos).map_err(|what| format!("inode {place}: {what}"))?;
         inodes.push(inode);
     }
-    name_all(&mut inodes, generation)?;
-    for (place, mut inode) in inodes.into_iter().enumerate() {
-        if place > 0 {
-            inode.generation = state.next_generation();
-        }
-        let ino = state.install(inode);
-        debug_assert_eq!(ino, ino_at(place as u64, generation));
+    name_all(&mut inodes, inos)?;
+    for (ino, inode) in inos.iter().zip(inodes) {
+        state.install_at(*ino, inode);
     }
     state.rehash_subtree(ROOT);
     let volume = Volume { state: state.into(), pins: Default::default() };
@@ -223,18 +273,19 @@ fn import_after(image: VolumeImage, generation: u32) -> Result<Volume, String> {
 }
 
 /// Gives every inode its names; each must be reachable from the root, a directory in one way only.
-fn name_all(inodes: &mut [Inode], generation: u32) -> Result<(), String> {
+fn name_all(inodes: &mut [Inode], inos: &[Ino]) -> Result<(), String> {
     if !inodes[0].is_dir() {
         return Err("the first inode is not a directory".to_owned());
     }
+    let places: HashMap<Ino, usize> = inos.iter().copied().zip(0..).collect();
     let mut reached = BTreeSet::from([0]);
     let mut dirs = vec![0];
     while let Some(place) = dirs.pop() {
-        let dir = ino_at(place as u64, generation);
+        let dir = inos[place];
         let body = inodes[place].as_dir();
         let links: Vec<_> = body.into_iter().flat_map(|body| body.links().cloned()).collect();
         for link in links {
-            let child = (link.ino & u64::from(u32::MAX)) as usize - 1;
+            let child = places[&link.ino];
             let inode = &mut inodes[child];
             let first_time = reached.insert(child);
             if let Body::Dir(body) = &mut inode.body {
@@ -254,12 +305,7 @@ fn name_all(inodes: &mut [Inode], generation: u32) -> Result<(), String> {
     Err(format!("only {} of {} inodes are in the tree", reached.len(), inodes.len()))
 }
 
-fn inode_of(
-    image: InodeImage,
-    state: &State,
-    generation: u32,
-    count: u64,
-) -> Result<Inode, String> {
+fn inode_of(image: InodeImage, state: &State, inos: &[Ino]) -> Result<Inode, String> {
     let config = &*state.config;
     let body = match image.body {
         BodyImage::File { size, pages, reserved } => {
@@ -273,7 +319,7 @@ fn inode_of(
         BodyImage::Dir { entries, cookie_next } => {
             let link = |(name, place, cookie): (FsBytes, u64, u64)| {
                 check_name(name.as_bytes()).map_err(|_| format!("{name} cannot be a name"))?;
-                let ino = (1..count).contains(&place).then(|| ino_at(place, generation));
+                let ino = inos.get(place as usize).copied().filter(|ino| *ino != ROOT);
                 let ino = ino.ok_or_else(|| format!("{name} means inode {place}: not there"))?;
                 Ok(Link { name: name.as_bytes().into(), ino, cookie })
             };

@@ -39,7 +39,7 @@ use self::inode::Body;
 use self::state::State;
 use crate::config::{Config, ConfigError};
 
-pub use self::image::VolumeImage;
+pub use self::image::{InodeNumbers, VolumeImage};
 
 /// Names an inode for the life of a volume: the slot in the table in the low 32 bits, a generation
 /// that is never used twice (not even after going back to a snapshot) in the high ones. The number of

@@ -139,12 +139,25 @@ impl State {
     }
 
     /// Puts an inode into the table. Its names and everything else must be complete.
-    pub(super) fn install(&mut self, mut inode: Inode) -> Ino {
+    pub(super) fn install(&mut self, inode: Inode) -> Ino {
+        let inode = self.count(inode);
+        self.table.insert(inode)
+    }
+
+    /// The same with the number that it had before.
+    pub(super) fn install_at(&mut self, ino: Ino, mut inode: Inode) {
+        inode.generation = (ino >> 32) as u32;
+        let inode = self.count(inode);
+        self.table.insert_at((ino & u64::from(u32::MAX)) as usize, inode);
+    }
+
+    /// Adds an inode to what is used.
+    fn count(&mut self, mut inode: Inode) -> Inode {
         inode.term = inode.term_now(self.inodes_used == 0);
         self.digest += inode.term;
         self.inodes_used += 1;
         self.blocks_used += inode.blocks(self.config.block_bytes);
-        self.table.insert(inode)
+        inode
     }
 
     /// Makes a generation that no inode ever had.

@@ -94,6 +94,23 @@ impl Table {
         join(SLOTS_FIRST + self.free_from * SLOTS + slot, generation)
     }
 
+    /// Puts an inode where its number says, which nothing else has.
+    pub(super) fn insert_at(&mut self, slot: usize, inode: Inode) {
+        let inode = Some(Arc::new(inode));
+        let Some(after) = slot.checked_sub(SLOTS_FIRST) else {
+            self.first[slot] = inode;
+            return;
+        };
+        while self.rest.len() <= after / SLOTS {
+            self.rest.push(Arc::default());
+        }
+        let chunk = Arc::make_mut(&mut self.rest[after / SLOTS]);
+        let len = chunk.slots.len().max(after % SLOTS + 1);
+        chunk.slots.resize(len, None);
+        chunk.slots[after % SLOTS] = inode;
+        chunk.used += 1;
+    }
+
     pub(super) fn remove(&mut self, ino: Ino) -> Option<Arc<Inode>> {
         self.get(ino)?;
         let (slot, _) = split(ino);

@@ -11,12 +11,13 @@ use crate::error::SubjectError;
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogueError {
     /// No subject is called like that.
-    #[error("unknown subject {text:?}: the known ones are {}{hint}", known.join(", "))]
+    #[error(
+        "unknown subject {text:?}{hint}; `fathom list subjects` shows all, dir:PATH is any directory, \
+         'fuse:COMMAND {{mnt}}' any FUSE daemon"
+    )]
     Unknown {
         /// What was typed.
         text: String,
-        /// What could have been.
-        known: Vec<String>,
         /// `; did you mean …?`, or nothing.
         hint: String,
     },

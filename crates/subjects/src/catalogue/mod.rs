@@ -472,7 +472,7 @@ impl Catalogue {
         let known: Vec<String> = self.rows().into_iter().map(|row| row.name).collect();
         let typed = text.split([' ', '+']).next().unwrap_or(text);
         let hint = did_you_mean(typed, known.iter().map(String::as_str));
-        Err(CatalogueError::Unknown { text: text.to_owned(), known, hint })
+        Err(CatalogueError::Unknown { text: text.to_owned(), hint })
     }
 }
 

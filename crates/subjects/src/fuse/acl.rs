@@ -8,8 +8,9 @@
 use fathom_core::flags::XattrFlags;
 use fathom_core::{Errno, Mode};
 use fathom_model::{Identity, Ino, NewNode, Volume};
-use fuser::FileAttr;
+use fuser::{FileAttr, Request};
 
+use super::caller;
 use super::state::State;
 
 /// The attribute with the list by which access is decided.
@@ -149,20 +150,29 @@ pub(super) fn make(
     state.attr(attr.ino.0)
 }
 
-/// Sets a list; that of access sets the permission bits, and is stored only if it says more.
-pub(super) fn set(volume: &mut Volume, ino: Ino, name: &[u8], value: &[u8]) -> Result<(), Errno> {
+/// Sets a list; that of access sets the permission bits, and is stored only if it says more. It takes setgid away
+/// if chmod(2) would (posix_acl_update_mode, fs/posix_acl.c; the kernel would only say so with
+/// `FUSE_SETXATTR_EXT`, which fuser does not speak).
+pub(super) fn set(
+    volume: &mut Volume,
+    req: &Request,
+    ino: Ino,
+    name: &[u8],
+    value: &[u8],
+) -> Result<(), Errno> {
     let acl = Acl::parse(value)?;
     if name == DEFAULT {
         return store(volume, ino, name, &acl);
     }
-    let mode = volume.attr(ino)?.mode.0;
+    let attr = volume.attr(ino)?;
+    let kept = if caller::keeps_setgid(req, attr.gid) { !0o777 } else { !(0o777 | Mode::S_ISGID) };
     if acl.is_plain() {
         // Without a list there is nothing to remove.
         let _ = volume.removexattr(ino, ACCESS);
     } else {
         store(volume, ino, name, &acl)?;
     }
-    volume.chmod(ino, Mode((mode & !0o777) | acl.permissions()))
+    volume.chmod(ino, Mode((attr.mode.0 & kept) | acl.permissions()))
 }
 
 /// Lets the list follow a change of the permission bits.

@@ -22,7 +22,6 @@ use super::options::Options;
 
 const DEVICE: &str = "/dev/fuse";
 const HELPER: &str = "fusermount3";
-const SUBTYPE: &str = "reffs";
 
 /// A connection to the kernel.
 pub(super) struct Connection {
@@ -97,13 +96,13 @@ pub(super) fn mount_detached(options: &Options) -> Result<(Connection, OwnedFd),
     let context = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC).map_err(MountError::os("fsopen"))?;
     let settings = [
         ("source", options.source.clone()),
-        ("subtype", SUBTYPE.to_owned()),
+        ("subtype", options.subtype.clone()),
         ("fd", device.as_raw_fd().to_string()),
         ("rootmode", format!("{:o}", libc::S_IFDIR)),
         ("user_id", rustix::process::getuid().as_raw().to_string()),
         ("group_id", rustix::process::getgid().as_raw().to_string()),
     ];
-    for (key, value) in settings {
+    for (key, value) in settings.into_iter().filter(|(_, value)| !value.is_empty()) {
         fsconfig_set_string(&context, key, value).map_err(MountError::os("fsconfig"))?;
     }
     for flag in ["default_permissions", "allow_other"] {
@@ -120,6 +119,15 @@ pub(super) fn mount_detached(options: &Options) -> Result<(Connection, OwnedFd),
     Ok((Connection { device, allow_other: true }, mount))
 }
 
+/// Gives the mount on `point` other options: those that are the kernel's. For root only.
+///
+/// # Errors
+/// If nothing is mounted there, or the kernel refuses.
+pub fn remount(point: &Path, options: &Options) -> Result<(), MountError> {
+    rustix::mount::mount_remount(point, options.remount_flags(), c"")
+        .map_err(MountError::os("mount: remount"))
+}
+
 fn check_device() -> Result<(), MountError> {
     if fs::exists(DEVICE).unwrap_or(true) { Ok(()) } else { Err(MountError::NoDevice) }
 }
@@ -130,7 +138,7 @@ fn ask_helper(point: &Path, options: &Options) -> Result<Connection, MountError>
     let (ours, theirs) = UnixStream::pair().map_err(MountError::os("socketpair"))?;
     let mut command = Command::new(find_helper().ok_or(MountError::NoHelper)?);
     command
-        .args(["-o", &options.helper_words(SUBTYPE), "--"])
+        .args(["-o", &options.helper_words(), "--"])
         .arg(point)
         .env("_FUSE_COMMFD", "0")
         .stdin(OwnedFd::from(theirs))

@@ -35,10 +35,15 @@ pub(super) fn kill_privileges(volume: &mut Volume, req: &Request, ino: Ino) -> R
     }
     volume.kill_privileges(ino)?;
     let attr = volume.attr(ino)?;
-    if attr.mode.0 & Mode::S_ISGID != 0 && !is_privileged(req) && !in_group(req, attr.gid) {
+    if attr.mode.0 & Mode::S_ISGID != 0 && !keeps_setgid(req, attr.gid) {
         volume.chmod(ino, Mode(attr.mode.0 & !Mode::S_ISGID))?;
     }
     Ok(())
+}
+
+/// Whether the setgid bit of a file of this group stays when the caller changes its mode.
+pub(super) fn keeps_setgid(req: &Request, gid: u32) -> bool {
+    is_privileged(req) || in_group(req, gid)
 }
 
 /// Whether `gid` is one of the caller's groups. A request does not carry the supplementary groups;

@@ -163,7 +163,7 @@ fn answer_pickle(shared: &Shared, key: Option<u64>, path: &Path, reply: ReplyIoc
     // One after the other, so that nobody waits for all of them.
     let images: Vec<_> =
         snapshots.iter().map(|(key, volume)| (*key, shared.state().image(volume))).collect();
-    match pickle::write(path, &images) {
+    match pickle::write(path, &images, None) {
         Ok(()) => reply.ioctl(0, &file_call(images.len() as u64, 0, b"")),
         Err(error) => answer_message(reply, &error.to_string()),
     }
@@ -171,7 +171,7 @@ fn answer_pickle(shared: &Shared, key: Option<u64>, path: &Path, reply: ReplyIoc
 
 fn answer_load(shared: &Shared, path: &Path, reply: ReplyIoctl) {
     let loaded = match pickle::read(path) {
-        Ok(loaded) => loaded,
+        Ok((loaded, _)) => loaded,
         Err(error) => return answer_message(reply, &error.to_string()),
     };
     let count = loaded.len() as u64;

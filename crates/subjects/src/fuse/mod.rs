@@ -76,6 +76,7 @@ mod state;
 mod subject;
 mod watchdog;
 
+pub use attach::remount;
 pub use error::MountError;
 pub use mount::Mount;
 pub use options::{AccessTimes, Options};

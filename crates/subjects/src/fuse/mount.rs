@@ -71,12 +71,17 @@ impl Mount {
         point: &Path,
         options: Options,
     ) -> Result<Mount, MountError> {
-        let mut images = pickle::read(file).map_err(MountError::state)?;
+        let (mut images, numbers) = pickle::read(file).map_err(MountError::state)?;
         let wrong = |what: String| MountError::State(format!("{}: {what}", file.display()));
         let at = images.iter().position(|(key, _)| *key == PRESENT);
         let at = at.ok_or_else(|| wrong("it has saved states, but no file system".to_owned()))?;
         let (_, present) = images.swap_remove(at);
-        let shared = Arc::new(Shared::new(Volume::import(present).map_err(wrong)?));
+        // File handles name inodes by their numbers.
+        let volume = match numbers {
+            Some(numbers) => Volume::import_numbered(present, &numbers),
+            None => Volume::import(present),
+        };
+        let shared = Arc::new(Shared::new(volume.map_err(wrong)?));
         let loaded = shared.state().add_snapshots(images);
         loaded.map_err(wrong)?;
         Mount::on_point(point, shared, options)
@@ -222,7 +227,7 @@ fn write_all(state: &State, file: &Path) -> Result<(), MountError> {
     let mut images = vec![(PRESENT, state.image(state.volume()))];
     let saved = state.snapshots(None).unwrap_or_default();
     images.extend(saved.iter().map(|(key, volume)| (*key, state.image(volume))));
-    pickle::write(file, &images).map_err(MountError::state)
+    pickle::write(file, &images, Some(&state.volume().numbers())).map_err(MountError::state)
 }
 
 /// Time for the kernel to end a connection after an unmount. If another mount namespace has a copy of

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rustix::mount::MountAttrFlags;
+use rustix::mount::{MountAttrFlags, MountFlags};
 
 use crate::catalogue::near::did_you_mean;
 
@@ -25,6 +25,9 @@ pub struct Options {
     /// Number of threads that answer requests. All take the same lock, so that more of them only
     /// help where the copying of large reads and writes dominates.
     pub threads: usize,
+    /// Whether a mount that is there gets these options (`remount`): those of the kernel, such as `ro` and
+    /// `nosuid`; its server goes on as it is.
+    pub remount: bool,
     /// Whether nothing can be changed (`ro`).
     pub read_only: bool,
     /// The rule for access times (`noatime`, `relatime`, `strictatime`).
@@ -45,6 +48,8 @@ pub struct Options {
     pub remembered: Duration,
     /// The device in /proc/mounts (`fsname=`).
     pub source: String,
+    /// What follows `fuse.` in the type of the mount (`subtype=`); nothing for programs that know `fuse` alone.
+    pub subtype: String,
     /// Whether setuid bits have no effect (`nosuid`).
     pub nosuid: bool,
     /// Whether devices cannot be opened (`nodev`).
@@ -58,6 +63,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             threads: 1,
+            remount: false,
             read_only: false,
             access_times: AccessTimes::default(),
             keep_directory_times: false,
@@ -66,6 +72,7 @@ impl Default for Options {
             acl: false,
             remembered: Duration::ZERO,
             source: "fathom".to_owned(),
+            subtype: "reffs".to_owned(),
             nosuid: false,
             nodev: false,
             noexec: false,
@@ -74,7 +81,8 @@ impl Default for Options {
 }
 
 /// The words that [`Options::set`] knows, for suggestions.
-const WORDS: [&str; 22] = [
+const WORDS: [&str; 24] = [
+    "remount",
     "ro",
     "rw",
     "noatime",
@@ -95,6 +103,7 @@ const WORDS: [&str; 22] = [
     "default_permissions",
     "nonempty",
     "fsname=NAME",
+    "subtype=NAME",
     "threads=N",
     "remembered=SECONDS",
 ];
@@ -129,6 +138,7 @@ impl Options {
             None => (word, None),
         };
         match (name, value) {
+            ("remount", None) => self.remount = true,
             ("ro", None) => self.read_only = true,
             ("rw", None) => self.read_only = false,
             ("noatime", None) => self.access_times = AccessTimes::Never,
@@ -147,6 +157,7 @@ impl Options {
             ("allow_other", None) => self.allow_other = true,
             ("nonempty", None) => self.over_files = true,
             ("fsname", Some(name)) => self.source = name.to_owned(),
+            ("subtype", Some(name)) => self.subtype = name.to_owned(),
             ("threads", Some(number)) => {
                 let threads = number.parse().ok().filter(|number| (1..=64).contains(number));
                 self.threads = threads.ok_or("threads= takes a number from 1 to 64")?;
@@ -182,11 +193,27 @@ impl Options {
         flags
     }
 
+    /// The same for a mount that is there. Without a rule for access times it keeps the one that it has.
+    pub(super) fn remount_flags(&self) -> MountFlags {
+        let mut flags = MountFlags::empty();
+        flags.set(MountFlags::NOSUID, self.nosuid);
+        flags.set(MountFlags::NODEV, self.nodev);
+        flags.set(MountFlags::NOEXEC, self.noexec);
+        flags.set(MountFlags::RDONLY, self.read_only);
+        flags.set(MountFlags::NODIRATIME, self.keep_directory_times);
+        flags.set(MountFlags::STRICTATIME, self.access_times == AccessTimes::Strict);
+        flags.set(MountFlags::NOATIME, self.access_times == AccessTimes::Never);
+        flags
+    }
+
     /// The same for fusermount3.
-    pub(super) fn helper_words(&self, subtype: &str) -> String {
+    pub(super) fn helper_words(&self) -> String {
         // A comma or a backslash in a name would end it (libfuse's lib/mount_util.c escapes alike).
-        let source = self.source.replace('\\', "\\\\").replace(',', "\\,");
-        let mut words = format!("default_permissions,fsname={source},subtype={subtype}");
+        let escaped = |name: &str| name.replace('\\', "\\\\").replace(',', "\\,");
+        let mut words = format!("default_permissions,fsname={}", escaped(&self.source));
+        if !self.subtype.is_empty() {
+            words.push_str(&format!(",subtype={}", escaped(&self.subtype)));
+        }
         let optional = [
             (self.read_only, "ro"),
             (self.access_times == AccessTimes::Never, "noatime"),
@@ -216,9 +243,11 @@ mod tests {
         assert!(flags.contains(MountAttrFlags::MOUNT_ATTR_NOSUID));
         assert!(flags.contains(MountAttrFlags::MOUNT_ATTR_RDONLY));
         assert_eq!(
-            options.helper_words("reffs"),
+            options.helper_words(),
             "default_permissions,fsname=a\\,b,subtype=reffs,ro,noatime"
         );
+        options.set("subtype=").unwrap();
+        assert_eq!(options.helper_words(), "default_permissions,fsname=a\\,b,ro,noatime");
         let error = options.set("noatme").unwrap_err();
         assert!(error.contains("did you mean noatime?"), "{error}");
         assert!(options.set("threads=0").is_err());

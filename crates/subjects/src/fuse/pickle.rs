@@ -6,7 +6,7 @@
 //! | 4 | version, little endian |
 //! | 8 | length of the payload, little endian |
 //! | 16 | XXH3-128 of the payload, little endian |
-//! | … | payload: zstd of the postcard encoding of a list of (key, [`VolumeImage`]) |
+//! | … | payload: zstd of the postcard encoding of a list of (key, [`VolumeImage`]), and of the [`InodeNumbers`] of a file system that was mounted |
 //!
 //! A file appears complete or not at all: it is written under another name, synced and renamed. It
 //! is read completely and checked in every respect before anybody sees a part of it.
@@ -16,7 +16,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use fathom_core::Digest;
-use fathom_model::VolumeImage;
+use fathom_model::{InodeNumbers, VolumeImage};
 
 const MAGIC: [u8; 8] = *b"FATHOMPK";
 const VERSION: u32 = 1;
@@ -48,12 +48,20 @@ pub(super) enum PickleError {
 }
 
 /// Writes saved states to `path`.
-pub(super) fn write(path: &Path, images: &[(u64, VolumeImage)]) -> Result<(), PickleError> {
+pub(super) fn write(
+    path: &Path,
+    images: &[(u64, VolumeImage)],
+    numbers: Option<&InodeNumbers>,
+) -> Result<(), PickleError> {
     let failed = |what| move |source| PickleError::Io { what, path: path.to_owned(), source };
-    let plain = postcard::to_stdvec(images).map_err(|error| PickleError::Invalid {
+    let invalid = |error: postcard::Error| PickleError::Invalid {
         path: path.to_owned(),
         message: error.to_string(),
-    })?;
+    };
+    let mut plain = postcard::to_stdvec(images).map_err(invalid)?;
+    if let Some(numbers) = numbers {
+        plain = postcard::to_extend(numbers, plain).map_err(invalid)?;
+    }
     let payload = zstd::encode_all(&plain[..], COMPRESSION_LEVEL).map_err(failed("compress"))?;
 
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -65,9 +73,12 @@ pub(super) fn write(path: &Path, images: &[(u64, VolumeImage)]) -> Result<(), Pi
     Ok(())
 }
 
+/// What a file holds: saved states, each with its key, and the numbers of inodes of what was mounted.
+pub(super) type Pickle = (Vec<(u64, VolumeImage)>, Option<InodeNumbers>);
+
 /// Reads saved states from `path`. What they say of themselves is still to be checked by
 /// [`fathom_model::Volume::adopt`].
-pub(super) fn read(path: &Path) -> Result<Vec<(u64, VolumeImage)>, PickleError> {
+pub(super) fn read(path: &Path) -> Result<Pickle, PickleError> {
     let bytes = fs::read(path).map_err(|source| PickleError::Io {
         what: "read",
         path: path.to_owned(),
@@ -76,7 +87,11 @@ pub(super) fn read(path: &Path) -> Result<Vec<(u64, VolumeImage)>, PickleError> 
     let payload = checked_payload(path, &bytes)?;
     let invalid = |message: String| PickleError::Invalid { path: path.to_owned(), message };
     let plain = zstd::decode_all(payload).map_err(|error| invalid(error.to_string()))?;
-    postcard::from_bytes(&plain).map_err(|error| invalid(error.to_string()))
+    let (images, rest) =
+        postcard::take_from_bytes(&plain).map_err(|error| invalid(error.to_string()))?;
+    // Files of earlier versions have no numbers.
+    let numbers = (!rest.is_empty()).then(|| postcard::from_bytes(rest)).transpose();
+    Ok((images, numbers.map_err(|error| invalid(error.to_string()))?))
 }
 
 fn header(payload: &[u8]) -> Vec<u8> {

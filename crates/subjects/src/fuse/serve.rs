@@ -82,8 +82,8 @@ struct StateFile {
     _locked: File,
 }
 
-/// Time to wait for a mount that is writing the file.
-const LOCK_PATIENCE: Duration = Duration::from_secs(10);
+/// Time to wait for a mount that is writing the file. Gigabytes on a busy machine take more than ten seconds.
+const LOCK_PATIENCE: Duration = Duration::from_secs(60);
 
 impl StateFile {
     /// Opens and locks the file, which is empty if it is new: that it cannot be written is better

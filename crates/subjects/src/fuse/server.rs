@@ -587,7 +587,7 @@ impl Filesystem for Server {
 
     fn setxattr(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -603,7 +603,7 @@ impl Filesystem for Server {
         let result = xattr_name(name, &self.options).and_then(|name| {
             node_flags::check(state.volume(), ino.0, Wish::Change)?;
             match name {
-                acl::ACCESS | acl::DEFAULT => acl::set(state.volume_mut(), ino.0, name, value),
+                acl::ACCESS | acl::DEFAULT => acl::set(state.volume_mut(), req, ino.0, name, value),
                 _ => state.volume_mut().setxattr(ino.0, name, value, flags),
             }
         });
@@ -694,11 +694,11 @@ impl Filesystem for Server {
     ) {
         let mut state = self.state();
         let volume = state.volume_mut();
-        let result =
-            volume.copy_range(ino_in.0, offset_in, ino_out.0, offset_out, len).and_then(|copied| {
-                caller::kill_privileges_unless_privileged(volume, req, ino_out.0)?;
-                Ok(copied)
-            });
+        let copied = node_flags::check(volume, ino_out.0, Wish::Add)
+            .and_then(|()| volume.copy_range(ino_in.0, offset_in, ino_out.0, offset_out, len));
+        let result = copied.and_then(|copied| {
+            caller::kill_privileges_unless_privileged(volume, req, ino_out.0).map(|()| copied)
+        });
         drop(state);
         match result {
             Ok(copied) => reply.written(copied as u32),

@@ -17,6 +17,7 @@ mod filler;
 mod flash;
 mod freeze;
 mod image;
+mod layers;
 pub mod log;
 mod loop_device;
 mod measure;
@@ -274,7 +275,7 @@ impl KernelBackend {
 /// Waits until the disk holds all that was written, when nobody holds the mount any more.
 fn unmounted(recipe: &Recipe, disk: Option<&Disk>) -> Result<(), SubjectError> {
     if recipe.layer.is_some() {
-        mount::leave_place();
+        layers::leave_place();
     }
     let Some(device) = disk.and_then(|disk| disk.device.as_ref()) else { return Ok(()) };
     if recipe.flash_volume {
@@ -363,7 +364,7 @@ fn mount_all(
         }
     };
     let root = match &recipe.layer {
-        Some(layer) => mount::mount_layer(layer, &base)?,
+        Some(layer) => layers::mount_layer(layer, &base)?,
         None => base.try_clone().map_err(SubjectError::io("share", "a mount"))?,
     };
     Ok((base, root))

@@ -95,8 +95,8 @@ pub struct Layer {
     /// Oldest kernel that mounts it over a mount without a place: major and minor version. An older one
     /// of a guest gets a place to mount it at.
     pub kernel_min: (u32, u32),
-    /// Whether the upper layer becomes the uppermost lower one at every mount, under a new one: what was made
-    /// before is then in lower layers.
+    /// Whether the upper layer becomes the uppermost lower one at every second mount, under a new one: what was
+    /// made before is then in lower layers (`layers.rs`).
     pub restacks: bool,
 }
 
