@@ -1,6 +1,9 @@
 //! What a swarm costs: the same 18 tasks by hand and through an engine, in alternating pairs; a guest against
 //! plain processes; uniting results.
 //!
+//! Overhead is that of the time on a clock. That of the processors, which other work on the machine changes little,
+//! is told beside it for the local engine.
+//!
 //! `FATHOM_BENCH_PAIRS` (5) pairs of each; Slurm if `SLURM_CONF` names a cluster; a guest if
 //! `FATHOM_GUEST_KERNEL` names a kernel and this is root. `FATHOM_BENCH_RUNS` (3000) synthetic runs are united.
 //! `FATHOM_BENCH_PARTS` (local,slurm,guest,merge) measures some of it only; what was not measured is null.
@@ -24,6 +27,9 @@ fn main() {
     let parts = std::env::var("FATHOM_BENCH_PARTS");
     let parts = parts.unwrap_or_else(|_| "local,slurm,guest,merge".to_owned());
     let is_wanted = |part: &str| parts.split(',').any(|wanted| wanted == part);
+    // Runners that outlive the coordinator for a moment come to this process, which waits for them.
+    let own = rustix::process::getpid();
+    rustix::process::set_child_subreaper(Some(own)).expect("Linux has it");
     let dir = tempfile::tempdir().expect("a directory");
     let plan = philosophers(dir.path());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -41,8 +47,9 @@ fn main() {
         (rate, seconds, memory >> 20)
     });
     let result = json!({
-        "engine_overhead_local": local,
-        "engine_overhead_slurm": slurm,
+        "engine_overhead_local": local.map(|overhead| overhead.clock),
+        "engine_processor_overhead_local": local.map(|overhead| overhead.processors),
+        "engine_overhead_slurm": slurm.map(|overhead| overhead.clock),
         "guest_vs_plain": guest,
         "merge_runs_per_s": merged.map(|(rate, ..)| rate),
         "merge_seconds": merged.map(|(_, seconds, _)| seconds),
@@ -68,8 +75,15 @@ fn philosophers(dir: &Path) -> String {
     plan.display().to_string()
 }
 
-/// The median of the ratios of pairs, minus one.
-fn overhead(dir: &Path, plan: &str, on: &str, at_once: usize, pairs: usize) -> f64 {
+/// What an engine costs, as a part of what the commands cost by themselves.
+#[derive(Clone, Copy)]
+struct Overhead {
+    clock: f64,
+    processors: f64,
+}
+
+/// The medians of the ratios of pairs, minus one.
+fn overhead(dir: &Path, plan: &str, on: &str, at_once: usize, pairs: usize) -> Overhead {
     let dry = Command::new(FATHOM).args(["swarm", plan, "--dry-run"]).output().expect("it starts");
     let dry = String::from_utf8_lossy(&dry.stdout).into_owned();
     let commands: Vec<Vec<String>> = dry
@@ -78,29 +92,48 @@ fn overhead(dir: &Path, plan: &str, on: &str, at_once: usize, pairs: usize) -> f
         .map(|line| line.split(' ').skip(1).map(str::to_owned).collect())
         .collect();
     assert_eq!(commands.len(), TASKS, "{dry}");
-    let mut ratios: Vec<f64> = (0..pairs)
-        .map(|pair| {
-            let hand =
-                timed(|| by_hand(&dir.join(format!("hand-{on}-{pair}")), &commands, at_once));
-            let out = dir.join(format!("swarm-{on}-{pair}")).display().to_string();
-            let engine = timed(|| {
-                let mut swarm = Command::new(FATHOM);
-                swarm.args(["swarm", plan, "--on", on, "--out", &out, "--json"]);
-                let code = swarm.stdout(Stdio::null()).stderr(Stdio::null()).status();
-                assert!(code.expect("it starts").code() != Some(2), "the swarm failed: {out}");
-            });
-            println!("{on}: {hand:.2} s by hand, {engine:.2} s");
-            engine / hand
-        })
-        .collect();
-    ratios.sort_by(f64::total_cmp);
-    ratios[ratios.len() / 2] - 1.0
+    let (mut clock, mut processors) = (Vec::new(), Vec::new());
+    for pair in 0..pairs {
+        let hand = timed(|| by_hand(&dir.join(format!("hand-{on}-{pair}")), &commands, at_once));
+        let out = dir.join(format!("swarm-{on}-{pair}")).display().to_string();
+        let engine = timed(|| {
+            let mut swarm = Command::new(FATHOM);
+            swarm.args(["swarm", plan, "--on", on, "--out", &out, "--json"]);
+            let code = swarm.stdout(Stdio::null()).stderr(Stdio::null()).status();
+            assert!(code.expect("it starts").code() != Some(2), "the swarm failed: {out}");
+        });
+        println!(
+            "{on}: {:.2} s by hand, {:.2} s; {:.2} and {:.2} s of processors",
+            hand.0, engine.0, hand.1, engine.1
+        );
+        clock.push(engine.0 / hand.0);
+        processors.push(engine.1 / hand.1);
+    }
+    Overhead { clock: median(clock) - 1.0, processors: median(processors) - 1.0 }
 }
 
-fn timed(work: impl FnOnce()) -> f64 {
-    let began = Instant::now();
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// The seconds of some work on a clock, and those that its processes had a processor.
+fn timed(work: impl FnOnce()) -> (f64, f64) {
+    let (began, before) = (Instant::now(), processor_seconds());
     work();
-    began.elapsed().as_secs_f64()
+    let seconds = began.elapsed().as_secs_f64();
+    // Until there are none.
+    while rustix::process::wait(rustix::process::WaitOptions::empty()).is_ok() {}
+    (seconds, processor_seconds() - before)
+}
+
+/// Time of processors that children of this process have used that have ended.
+fn processor_seconds() -> f64 {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+    let ticks = |field: usize| fields.get(field - 3).and_then(|text| text.parse::<f64>().ok());
+    // Fields 16 and 17 of proc(5); Linux counts 100 ticks per second here, whatever it does elsewhere.
+    (ticks(16).unwrap_or(0.0) + ticks(17).unwrap_or(0.0)) / 100.0
 }
 
 /// Runs commands, so many at once.

@@ -19,6 +19,9 @@ use crate::shell;
 /// Seconds that the neighbours take with half a processor each.
 const SECONDS: f64 = 12.0;
 
+/// Comparisons of the same tasks that differ by more than this part say that the machine had other work.
+const QUIET_SPREAD: f64 = 0.1;
+
 /// Time for the neighbours beside a fault; who is not there by then does not come.
 const PATIENCE: Duration = Duration::from_secs(150);
 
@@ -152,7 +155,7 @@ impl Bench<'_> {
     /// The rate of the neighbours beside a fault: the median of pairs, each with its own comparison next to it in
     /// time, because the machine may have other work.
     fn rate(&self, engine: &Engine, between: Between, fault: &str, ops: u64) -> Result<f64> {
-        let mut rates = Vec::new();
+        let (mut rates, mut comparisons) = (Vec::new(), Vec::new());
         for pair in 0..pairs() {
             // What comes second does not profit from the order in half of them.
             let (quiet, beside) = if pair % 2 == 0 {
@@ -167,9 +170,15 @@ impl Bench<'_> {
                 quiet.zip(*beside).map_or(0.0, |(quiet, beside)| quiet / beside)
             });
             rates.push(of_each.sum::<f64>() / quiet.len() as f64);
+            comparisons.push(quiet.iter().flatten().sum::<f64>());
             println!("  pair {}: {quiet:.2?} s, beside the fault {beside:.2?} s", pair + 1);
         }
         rates.sort_by(f64::total_cmp);
+        comparisons.sort_by(f64::total_cmp);
+        let (least, most) = (comparisons[0], comparisons[comparisons.len() - 1]);
+        if most > least * (1.0 + QUIET_SPREAD) {
+            println!("  the machine was not quiet: {least:.2} to {most:.2} s without a fault");
+        }
         Ok(rates[rates.len() / 2])
     }
 

@@ -126,16 +126,24 @@ impl Engine for Local {
 
     fn wait(&mut self, at_most: Duration) {
         let ends: Vec<BorrowedFd<'_>> = self.ends.values().map(|end| end.as_fd()).collect();
-        let over = ends::wait(&ends, at_most);
-        let mut over = over.into_iter();
-        // Each end is told once; what became of the runner is asked for by `watch`.
-        self.ends.retain(|_, _| !over.next().unwrap_or(false));
+        let mut over = ends::wait(&ends, at_most).into_iter();
+        let runners = &mut self.runners;
+        self.ends.retain(|name, _| {
+            let is_over = over.next().unwrap_or(false);
+            if let Some(runner) = runners.get_mut(name).filter(|_| is_over) {
+                // Nothing is left of it in the list of processes; `watch` asks again, and is told the same.
+                let _ = runner.try_wait();
+            }
+            !is_over
+        });
     }
 
     fn stop(&mut self) -> Result<(), SwarmError> {
-        for child in self.runners.values() {
-            // One that has ended is told nothing.
-            let _ = kill_process(Pid::from_child(child), Signal::TERM);
+        for child in self.runners.values_mut() {
+            // The number of one that has ended may be somebody else's by now.
+            if let Ok(None) = child.try_wait() {
+                let _ = kill_process(Pid::from_child(child), Signal::TERM);
+            }
         }
         Ok(())
     }
