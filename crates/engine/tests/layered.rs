@@ -25,10 +25,10 @@ fn a_correct_file_system_is_not_accused() {
     assert!(last.depth > 3 && last.entries > 50, "{last:?}");
 }
 
-/// What only a rename over a name shows, and what only attributes of what is renamed show.
+/// What only a rename over a name shows, what only attributes of what is renamed do, and what their flags do.
 #[test]
 fn replaced_names_and_attributes_are_part_of_it() {
-    for mutant in [Mutant::RenameNlink, Mutant::XattrLostOnRename] {
+    for mutant in [Mutant::RenameNlink, Mutant::XattrLostOnRename, Mutant::XattrReplaceCreates] {
         let mutant = Some(mutant);
         let config = fathom_model::Config { mutant, ..fathom_model::Config::default() };
         let report = checked(config, 100_000);

@@ -167,7 +167,7 @@ impl Refiner {
                 target: Target::Path(self.path(*node)),
                 name: key(choices),
                 value: Pattern { seed: choices.below(99), len: choices.below(64) },
-                flags: XattrFlags::empty(),
+                flags: self.xattr_flags(choices),
             }),
             _ => None,
         }
@@ -199,6 +199,14 @@ impl Refiner {
         match choices.percent(self.preset.other_percent) {
             true => Mode(0o700 | choices.below(0o10000) as u32),
             false => Mode(0o775),
+        }
+    }
+
+    /// Mostly none: the attribute is there afterwards, whether it was or not.
+    fn xattr_flags(&self, choices: &mut Choices) -> XattrFlags {
+        match choices.percent(self.preset.other_percent) {
+            true => *choices.pick(&[XattrFlags::XATTR_CREATE, XattrFlags::XATTR_REPLACE]),
+            false => XattrFlags::empty(),
         }
     }
 

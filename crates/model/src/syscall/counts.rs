@@ -224,10 +224,12 @@ mod tests {
         let removed = rmdir("a/d");
         let shmem = seen(&removed, &[Itself, Above, Itself, Name], &["a/d", "a"]);
         let (some, gone) = (Some, None);
-        let first = vec![some(2), some(3)];
-        let last = vec![gone, some(2)];
-        let steps = [vec![some(1), some(3)], vec![some(1), some(2)], vec![some(0), some(2)]];
-        assert_eq!(shmem, [&[first.clone()], &steps[..], &[last.clone()]].concat());
+        let steps =
+            [[some(2), some(3)], [some(1), some(3)], [some(1), some(2)], [some(0), some(2)]];
+        assert_eq!(
+            (&shmem[..4], &shmem[4..]),
+            (&steps.map(Vec::from)[..], &[vec![gone, some(2)]][..])
+        );
         let xfs = seen(&removed, &[Above, Itself, Itself, Name], &["a/d", "a"]);
         assert_eq!(
             xfs[1..4],
