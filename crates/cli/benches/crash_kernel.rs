@@ -416,8 +416,8 @@ fn ace2(kernel: &str, fs: &str, persistence: bool) -> Ace2 {
         run.states += count("crash_states");
         run.distinct += count("crash_images");
         run.examined += count("crash_images_examined");
-        let known = count("rests_known") - count("rests_judged_again");
-        run.wholly += count("crash_images_examined") - known;
+        let known = count("rests_known").saturating_sub(count("rests_judged_again"));
+        run.wholly += count("crash_images_examined").saturating_sub(known);
     }
     Ace2 { rate: workloads as f64 / began.elapsed().as_secs_f64(), ..run }
 }

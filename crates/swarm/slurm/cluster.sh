@@ -19,7 +19,8 @@ node() {
 start() {
     nodes=$1 cpus=$(nproc) memory=$(awk '/MemTotal/ {print int($2 / 1024 / 4)}' /proc/meminfo)
     mkdir -p "$dir/run" "$dir/log" "$dir/state" && chmod 755 "$dir" "$dir/run"
-    port=$((20000 + $$ % 20000))
+    # Clusters that are started at the same time have processes with neighbouring numbers, and each takes four ports.
+    port=$((20000 + $$ % 3000 * 4))
     cat > "$dir/slurm.conf" <<CONF
 ClusterName=fathom
 SlurmctldHost=localhost(127.0.0.1)

@@ -1,8 +1,8 @@
 //! `cargo xtask campaign suites`: foreign test suites judge the served reference.
 //!
 //! pjdfstest and fsx come from crates.io. LTP and xfstests are taken from where they are installed (`LTPROOT`, else
-//! /opt/ltp; `XFSTESTS_ROOT`, else /var/lib/xfstests); what is not here is skipped with its reason. The table goes to the standard output; the one
-//! in docs/SNAPSHOTS.md is a copy of it.
+//! /opt/ltp; `XFSTESTS_ROOT`, else /var/lib/xfstests); what is not here is skipped with its reason. The table goes
+//! to the standard output; the one in docs/SNAPSHOTS.md is a copy of it.
 
 mod xfstests;
 

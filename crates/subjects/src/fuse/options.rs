@@ -108,8 +108,9 @@ const WORDS: [&str; 24] = [
     "remembered=SECONDS",
 ];
 
-/// The words of fstab(5) that concern others than the file system: mount(8) and systemd.
-const FOR_OTHERS: [&str; 15] = [
+/// The words of fstab(5) that concern others than the file system: mount(8) and systemd. And what the kernel shows of a
+/// mount, which mount(8) hands back when a directory alone is mounted again (`mount -o remount,ro DIR`).
+const FOR_OTHERS: [&str; 20] = [
     "defaults",
     "auto",
     "noauto",
@@ -120,6 +121,11 @@ const FOR_OTHERS: [&str; 15] = [
     "group",
     "owner",
     "_netdev",
+    "user_id",
+    "group_id",
+    "rootmode",
+    "max_read",
+    "blksize",
     "sync",
     "async",
     "dirsync",

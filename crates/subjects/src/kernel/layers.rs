@@ -104,8 +104,12 @@ impl Stack {
         let same = Stack::of(uppers);
         let failed = |errno: Errno| SubjectError::io("look at", &same.work)(errno.into());
         same.forget_volatile(base).map_err(failed)?;
-        let mode = stat_of(base, &same.work).map_err(failed)?.st_mode & 0o777;
         let twice = Mode::from_raw_mode(WORK_MODE_TWICE);
+        let mode = match stat_of(base, &same.work) {
+            // Somebody removed it and could not make the next upper layer: a mount makes a new one.
+            Err(Errno::NOENT) => return Ok(same),
+            stat => stat.map_err(failed)?.st_mode & 0o777,
+        };
         if mode != WORK_MODE_TWICE {
             chmodat(base, &same.work, twice, AtFlags::empty()).map_err(failed)?;
             return Ok(same);
