@@ -73,16 +73,26 @@ const GUEST_KILLS: &str = "100";
 
 /// The release binary, which is built now, or the program that FATHOM_PROGRAM names.
 pub(crate) fn built_program() -> Result<std::path::PathBuf> {
+    built_program_with(&[])
+}
+
+/// The same with features that the default build does not have.
+pub(crate) fn built_program_with(features: &[&str]) -> Result<std::path::PathBuf> {
     if std::env::var_os(PROGRAM).is_none() {
-        shell::run(shell::cargo().args(["build", "--release", "--quiet", "--package", "fathom"]))?;
+        let mut build = shell::cargo();
+        build.args(["build", "--release", "--quiet", "--package", "fathom"]);
+        if !features.is_empty() {
+            build.arg("--features").arg(features.join(","));
+        }
+        shell::run(&mut build)?;
     }
     Ok(program())
 }
 
 /// Runs one campaign with the release binary.
 pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
-    // The test of that campaign has a program of its own, with the client of Kubernetes.
-    if !matches!(name, Name::Kubernetes) {
+    // These have a program of their own, with the client of Kubernetes.
+    if !matches!(name, Name::Kubernetes | Name::Isolation) {
         built_program()?;
     }
     match name {
@@ -114,7 +124,7 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
             let only = ["--test", "swarm_kubernetes", "--", "--nocapture"];
             shell::run(shell::cargo().args(test).args(only))
         }
-        Name::Isolation => crate::isolation::run(&program(), &[]),
+        Name::Isolation => isolation(&[]),
         Name::Diversity => crate::diversity::run(&program()),
         Name::Kills => {
             let test = ["test", "--release", "--quiet", "--package", "fathom"];
@@ -148,6 +158,11 @@ pub(crate) fn hunt(seconds: u64, guest: Option<&str>, only: &[String]) -> Result
         shell::run(shell::cargo().args(["build", "--release", "--quiet", "--package", "fathom"]))?;
     }
     crate::hunt::run(&program(), seconds, guest, only)
+}
+
+/// Measures the rows of [`crate::isolation`] with a program that has the engines for them.
+pub(crate) fn isolation(only: &[String]) -> Result<()> {
+    crate::isolation::run(&built_program_with(crate::isolation::features())?, only)
 }
 
 fn cores() -> usize {

@@ -121,9 +121,7 @@ fn main() -> ExitCode {
             let plan = guest_campaign::Plan { minutes, only: &only, jobs };
             campaign::built_program().and_then(|program| ace2::run(&program, plan))
         }
-        Task::Campaign { name: campaign::Name::Isolation, only, .. } => {
-            campaign::built_program().and_then(|program| isolation::run(&program, &only))
-        }
+        Task::Campaign { name: campaign::Name::Isolation, only, .. } => campaign::isolation(&only),
         Task::Campaign { name, minutes, .. } => campaign::run(name, minutes),
     };
     match result {
