@@ -522,6 +522,9 @@ pub(crate) struct ReplayArgs {
     /// that cannot be found out
     #[arg(long, requires = "guest")]
     pub(crate) bisect: bool,
+    /// Leave no run.json: the finding is thrown away
+    #[arg(long, hide = true)]
+    pub(crate) scratch: bool,
 }
 
 #[derive(Debug, Args)]
