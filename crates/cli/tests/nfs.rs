@@ -23,6 +23,33 @@ fn clean(kernel: &str, words: &str) {
     assert_eq!(code, 0, "{words:?}: {value:#}");
 }
 
+/// Checks until something is found, which must replay: the finding, what its `diff.txt` says, and what is left of its
+/// operations.
+#[track_caller]
+fn found(kernel: &str, words: &str, dir: &std::path::Path) -> (serde_json::Value, String, String) {
+    let words: Vec<&str> = words.split(' ').collect();
+    let args = [&["check"], &words[..], &["--first", "--guest", kernel, "--json"]].concat();
+    let (code, value) = json(&args, dir);
+    assert_eq!(code, 1, "{words:?}: {value:#}");
+    let finding = value["findings"][0].clone();
+    let id = &finding["id"].as_str().unwrap_or_default().to_owned();
+    let read = |file: &str| {
+        let file = dir.join("fathom-out").join(id).join(file);
+        std::fs::read_to_string(file).unwrap_or_default()
+    };
+    let (code, value) = json(&["replay", id, "--guest", kernel, "--json"], dir);
+    assert_eq!(code, 0, "{words:?}, replayed: {value:#}");
+    (finding, read("diff.txt"), read("minimal.jsonl"))
+}
+
+/// A script of a shell, in a guest with `$F` as the program: its exit code and all that it said.
+fn in_guest(kernel: &str, script: &str) -> (i32, String) {
+    let dir = scratch();
+    let script = format!("F={}; cd /dev/shm; {script}", env!("CARGO_BIN_EXE_fathom"));
+    let answer = ask(&["guest", "run", kernel, "--", "/bin/sh", "-c", &script], dir.path());
+    (answer.code, answer.out + &answer.err)
+}
+
 /// A configuration in which some operations come more often than usually.
 fn often(dir: &std::path::Path, weights: &str) -> String {
     let file = dir.join("often.toml");
@@ -72,7 +99,62 @@ fn what_happens_to_a_server_and_its_network_is_no_bug() {
     for version in ["4.0", "4.2"] {
         clean(&kernel, &format!("nfs:ext4 --nfs {version} --seed 1 --ops 60 {eventful}"));
     }
-    clean(&kernel, "nfs:ext4 --lossy --seed 1 --ops 200");
+}
+
+/// The answer to a question that comes while nothing is exported.
+#[test]
+fn an_export_that_is_served_although_it_was_removed_is_found() {
+    let test = "an_export_that_is_served_although_it_was_removed_is_found";
+    let Some(kernel) = kernel(test) else { return };
+    for version in ["3", "4.2"] {
+        let dir = scratch();
+        let eventful = often(dir.path(), "server = 1000");
+        let words =
+            format!("nfs:tmpfs --nfs {version} --mutant keep-export --seed 1 --ops 200 {eventful}");
+        let (finding, told, minimal) = found(&kernel, &words, dir.path());
+        assert_eq!(finding["class"], "outcome", "{finding:#}\n{told}");
+        assert!(minimal.contains("EXPORT_REMOVE"), "{minimal}");
+    }
+}
+
+/// That nothing is found where packets are lost says something only if some were.
+#[test]
+fn a_lossy_network_loses_packets_and_one_that_does_not_is_refused() {
+    let test = "a_lossy_network_loses_packets_and_one_that_does_not_is_refused";
+    let Some(kernel) = kernel(test) else { return };
+    let check = "$F check nfs:ext4 --lossy --seed 1 --ops 200 --json";
+    let statistics = "/usr/sbin/tc -s qdisc show dev lo";
+    let before = "$F check nfs:ext4 --lossy --seed 1 --ops 1 >first || exit 9";
+    let script =
+        format!("{before}; {statistics}; {check} >second || exit 9; {statistics}; cat second");
+    let (code, said) = in_guest(&kernel, &script);
+    assert_eq!(code, 0, "{said}");
+    let dropped: Vec<u64> = said
+        .split("(dropped ")
+        .skip(1)
+        .filter_map(|rest| rest.split(',').next()?.parse().ok())
+        .collect();
+    assert!(matches!(dropped[..], [first, second] if 0 < first && first < second), "{said}");
+    // A program that does what it is asked, but for the loss.
+    let honest = "cp /usr/sbin/tc tc; printf '#!/bin/sh\nexec /dev/shm/tc $(echo \"$@\" | sed s/2%%/0%%/)' >no-loss";
+    let hidden = "chmod +x no-loss; mount --bind no-loss /usr/sbin/tc || exit 9";
+    let (code, said) = in_guest(&kernel, &format!("{honest}; {hidden}; {check}"));
+    assert!(code == 2 && said.contains("no packet is lost"), "{code}: {said}");
+}
+
+/// Close-to-open is a promise to a client about what another one closed: one client that is lied to about its own
+/// files would not show that we look. The lie is told to the second client alone.
+#[test]
+fn a_second_client_that_does_not_see_what_the_first_closed_is_found() {
+    let test = "a_second_client_that_does_not_see_what_the_first_closed_is_found";
+    let Some(kernel) = kernel(test) else { return };
+    clean(&kernel, "nfs:ext4 --nfs 3 --clients 2 --mutant honest-proxy --seed 1 --ops 500");
+    clean(&kernel, "nfs:ext4 --nfs 3 --mutant freeze-second --seed 1 --ops 300");
+    let dir = scratch();
+    let words = "nfs:ext4 --nfs 3 --clients 2 --mutant freeze-second --seed 1 --ops 300";
+    let (finding, told, _) = found(&kernel, words, dir.path());
+    assert_eq!(finding["class"], "tree", "{finding:#}\n{told}");
+    assert!(told.contains("size") || told.contains("mtime"), "{told}");
 }
 
 #[test]
@@ -190,9 +272,24 @@ fn ganesha_is_not_accused() {
         return;
     }
     clean(&kernel, "nfs:ext4 --server ganesha --nfs 3 --seed 1 --ops 200");
+    clean(&kernel, "nfs:tmpfs --server ganesha --nfs 4.0 --seed 1 --ops 60");
     clean(&kernel, "nfs:tmpfs --server ganesha --nfs 4.1 --seed 2 --ops 100");
     // A server that was started again was in its own export, and waited for itself when it ended.
     clean(&kernel, "nfs:tmpfs --server ganesha --nfs 4.1 --seed 1 --ops 100");
+}
+
+/// The kernel's server can be told not to speak a version, which outlives whoever told it.
+#[test]
+fn a_version_that_the_server_does_not_speak_is_named_with_the_next_step() {
+    let test = "a_version_that_the_server_does_not_speak_is_named_with_the_next_step";
+    let Some(kernel) = kernel(test) else { return };
+    let without = "mkdir n; mount -t nfsd nfsd n && echo -4.2 >n/versions && umount n || exit 9";
+    let check = |version: &str| format!("{without}; $F check nfs:tmpfs --nfs {version} --ops 5");
+    let (code, said) = in_guest(&kernel, &check("4.2"));
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("does not speak NFS 4.2: give another version"), "{said}");
+    let (code, said) = in_guest(&kernel, &check("4.1"));
+    assert_eq!(code, 0, "{said}");
 }
 
 /// Debian's kernel has its server as a module, which is hidden.
@@ -259,5 +356,7 @@ fn a_version_or_a_server_that_is_not_there_is_refused() {
     refused("nfs:ext4 --mutant drop-write", "add --nfs 3");
     refused("nfs:ext4 --mutant forget-locks", "--clients 2");
     refused("nfs:ext4 --server ganesha --clients 2 --mutant forget-locks", "--server kernel");
+    refused("nfs:tmpfs --server ganesha --mutant keep-export", "--server kernel");
+    refused("nfs:ext4 --clients 2 --mutant freeze-second", "add --nfs 3");
     refused("ext4 --nfs 4.2", "for nfs:BACKEND");
 }

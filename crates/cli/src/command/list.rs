@@ -9,6 +9,7 @@ use fathom_subjects::catalogue::{Disk, Mutants, Need, Offers, Purpose, Row};
 use fathom_subjects::kernel::disks::Lie;
 use fathom_subjects::kernel::version;
 use fathom_subjects::library::faulty;
+use fathom_subjects::nfs;
 use serde_json::{Value, json};
 
 use super::Ending;
@@ -204,6 +205,9 @@ fn mutants(json: bool) -> Result<()> {
             race.name(),
             race.describe()
         ));
+    }
+    for (name, about) in nfs::lies() {
+        text.push_str(&format!("{name}\n    {about}\n    only with nfs: (docs/NFS.md)\n"));
     }
     Ok(print(&text)?)
 }

@@ -17,7 +17,7 @@ use super::{
     split_off,
 };
 use crate::Recipe;
-use crate::nfs::{Behind, LockLie, NfsSetup, NfsSubject, NfsVersion, ProxyLie, ServerKind};
+use crate::nfs::{Behind, NfsSetup, NfsSubject, NfsVersion, ProxyLie, ServerKind, ServerLie, lies};
 use crate::sys::{View, in_guest};
 
 const PREFIX: &str = "nfs:";
@@ -46,8 +46,8 @@ struct Network {
     mutant: Option<Mutant>,
     /// What stands between client and server.
     proxy: Option<ProxyLie>,
-    /// What goes wrong with locks.
-    lock_lie: Option<LockLie>,
+    /// What goes wrong when something happens to the server.
+    server_lie: Option<ServerLie>,
     version: NfsVersion,
     server: ServerKind,
     clients: usize,
@@ -114,7 +114,7 @@ impl Family for NetworkFileSystems {
             behind: behind.to_owned(),
             mutant: None,
             proxy: None,
-            lock_lie: None,
+            server_lie: None,
             version: NfsVersion::default(),
             server: ServerKind::default(),
             clients: 1,
@@ -139,7 +139,7 @@ impl fmt::Display for Network {
         if let Some(lie) = self.proxy {
             write!(f, ":{}", lie.name())?;
         }
-        if let Some(lie) = self.lock_lie {
+        if let Some(lie) = self.server_lie {
             write!(f, ":{}", lie.name())?;
         }
         if self.version != NfsVersion::default() {
@@ -195,14 +195,16 @@ impl Network {
         Ok(network)
     }
 
-    /// Takes over what is to go wrong: a lie of a proxy, one about locks, or a mutant of the reference.
+    /// Takes over what is to go wrong: a lie of a proxy, one of the server, or a mutant of the reference.
     fn go_wrong(&mut self, name: &str) -> Result<(), CatalogueError> {
         let refused = |text: String| CatalogueError::Refused(text);
-        if let Ok(lie) = name.parse::<LockLie>() {
-            if self.server != ServerKind::Kernel || self.clients != 2 {
-                return Err(refused(format!("{name} needs --server kernel and --clients 2")));
+        if let Ok(lie) = name.parse::<ServerLie>() {
+            let has_clients = lie != ServerLie::ForgetLocks || self.clients == 2;
+            if self.server != ServerKind::Kernel || !has_clients {
+                let clients = if has_clients { "" } else { " and --clients 2" };
+                return Err(refused(format!("{name} needs --server kernel{clients}")));
             }
-            self.lock_lie = Some(lie);
+            self.server_lie = Some(lie);
             return Ok(());
         }
         match name.parse::<ProxyLie>() {
@@ -212,11 +214,10 @@ impl Network {
             }
             Err(()) if self.behind == REFFS => self.mutant = Some(parse_mutant(name)?),
             Err(()) => {
-                let lies = ProxyLie::ALL.map(ProxyLie::name).join(", ");
-                let about_locks = LockLie::ALL.map(LockLie::name).join(", ");
+                let lies: Vec<_> = lies().map(|(name, _)| name).collect();
                 return Err(refused(format!(
-                    "{name} is no lie of a proxy ({lies}) or about locks ({about_locks}), and only \
-                     {PREFIX}{REFFS} has mutants"
+                    "{name} is no lie of a server or a proxy ({}), and only {PREFIX}{REFFS} has mutants",
+                    lies.join(", ")
                 )));
             }
         }
@@ -245,8 +246,8 @@ impl Network {
             None if self.behind == MEMORY => Behind::Memory,
             None => Behind::Reffs { config: Box::new(reference.clone()), mutant: self.mutant },
         };
-        let Network { server, version, clients, proxy, lock_lie, lossy, .. } = *self;
-        Ok(NfsSetup { behind, server, version, clients, proxy, lock_lie, lossy })
+        let Network { server, version, clients, proxy, server_lie, lossy, .. } = *self;
+        Ok(NfsSetup { behind, server, version, clients, proxy, server_lie, lossy })
     }
 
     /// What this version of NFS makes of a file system.

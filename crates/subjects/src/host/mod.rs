@@ -193,10 +193,11 @@ pub trait Backend {
     fn after_operation(&mut self) {}
 
     /// Lets something happen to the server, until it is over: [`Op::Server`].
+    /// The answer is how many calls were served from an export that was away: none should.
     ///
     /// # Errors
     /// If there is none, or it does not come back.
-    fn disturb(&mut self, _events: ServerEvents) -> Result<(), HarnessFault> {
+    fn disturb(&mut self, _events: ServerEvents) -> Result<Outcome, HarnessFault> {
         Err(HarnessFault::new("executing Server", format!("{} has no server", self.name())))
     }
 }
@@ -338,10 +339,7 @@ impl<B: Backend> Subject for HostSubject<B> {
     fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
         match op {
             Op::Remount => self.remount(),
-            Op::Server { events } => {
-                self.executor.as_process(|| self.backend.disturb(*events))??;
-                Ok(Outcome::ok(0))
-            }
+            Op::Server { events } => self.executor.as_process(|| self.backend.disturb(*events))?,
             Op::Close { .. } if self.watcher.is_some() => {
                 let was_open = self.executor.has_open_slots();
                 let outcome = self.executor.apply(op)?;

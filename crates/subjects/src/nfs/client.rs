@@ -73,8 +73,8 @@ impl Client {
             );
             options.push(format!("mountport={port}"));
         }
-        let mount = attach("nfs", &[("source", format!("{address}:/"))], &options)?;
-        Ok(Client { mount })
+        let mount = attach("nfs", &[("source", format!("{address}:/"))], &options);
+        Ok(Client { mount: mount.map_err(|error| next_step(error, setup))? })
     }
 
     /// The mount.
@@ -85,5 +85,26 @@ impl Client {
     /// Its root, as the root of an executor.
     pub(super) fn root(&self) -> Result<OwnedFd, SubjectError> {
         self.mount.try_clone().map_err(SubjectError::io("share", "a mount"))
+    }
+}
+
+/// Says what to do if the version was refused: by the server (RFC 8881, section 15.1.5.4, or an answer of RPC that names
+/// others), or by the client itself.
+fn next_step(error: SubjectError, setup: &NfsSetup) -> SubjectError {
+    match &error {
+        SubjectError::Mount { source, .. }
+            if source.raw_os_error() == Some(Errno::PROTONOSUPPORT.raw_os_error()) =>
+        {
+            SubjectError::Nfs(format!(
+                "{} does not speak NFS {}: give another version with --nfs (3, 4.0, 4.1 or 4.2), or a kernel \
+                 whose server and client have it, as `fathom guest build 6.12` makes it ({error})",
+                match setup.server {
+                    ServerKind::Kernel => "the kernel's server",
+                    ServerKind::Ganesha => "Ganesha",
+                },
+                setup.version
+            ))
+        }
+        _ => error,
     }
 }

@@ -149,11 +149,6 @@ impl Ganesha {
         Ok(())
     }
 
-    /// There is no way but a restart without a session bus.
-    pub(super) fn export_again(&mut self) -> Result<(), SubjectError> {
-        self.restart(false)
-    }
-
     pub(super) fn last_words(&mut self) -> Option<String> {
         match self.process.try_wait() {
             Ok(None) => None,

@@ -18,6 +18,7 @@
 mod client;
 mod ganesha;
 mod locks;
+mod lossy;
 mod nfsd;
 mod proxy;
 mod server;
@@ -30,12 +31,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fathom_core::flags::ServerEvents;
-use fathom_core::{Capability, FsBytes, HarnessFault, RestoreMethod, Saved};
+use fathom_core::{Capability, FsBytes, HarnessFault, Outcome, RestoreMethod, Saved};
 use rustix::fs::{AtFlags, StatxFlags};
 
 use crate::error::SubjectError;
@@ -43,12 +43,19 @@ use crate::host::{Backend, HostSubject};
 use crate::sys::View;
 use client::Client;
 use locks::Sides;
-use server::Server;
+use server::{Absence, Server};
 use store::Store;
 
-pub use proxy::ProxyLie;
-pub(crate) use setup::LockLie;
+pub(crate) use proxy::ProxyLie;
+pub(crate) use setup::ServerLie;
 pub use setup::{Behind, NfsSetup, NfsVersion, ServerKind};
+
+/// All lies about NFS: how `--mutant` calls them, and what they do.
+pub fn lies() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let of_servers = ServerLie::ALL.into_iter().map(|lie| (lie.name(), lie.describe()));
+    let of_proxies = ProxyLie::ALL.into_iter().map(|lie| (lie.name(), lie.describe()));
+    of_servers.chain(of_proxies)
+}
 
 /// Where everything is, in the memory of the guest.
 const PLACE: &str = "/dev/shm/fathom-nfs";
@@ -133,7 +140,7 @@ impl NfsSubject {
             proxy::start(lie)?;
         }
         if setup.lossy {
-            make_lossy()?;
+            lossy::make_lossy()?;
         }
         let clients = Client::mount_all(&setup)?;
         if matches!(setup.behind, Behind::Memory) {
@@ -309,32 +316,10 @@ impl Backend for NfsBackend {
         Ok(self.clients.get(1).map(Client::root).transpose()?)
     }
 
-    fn disturb(&mut self, events: ServerEvents) -> Result<(), HarnessFault> {
+    fn disturb(&mut self, events: ServerEvents) -> Result<Outcome, HarnessFault> {
         self.disturbed = true;
-        let others = events - ServerEvents::LOCK_ROUND;
-        if !events.contains(ServerEvents::LOCK_ROUND) || !self.server.locks(&self.setup) {
-            return Ok(self.server.suffer(others)?);
-        }
-        let (first, last) = (&self.clients[0], &self.clients[self.clients.len() - 1]);
-        let sides = Sides {
-            first: first.mount(),
-            second: last.mount(),
-            same_client: self.clients.len() == 1,
-        };
-        self.wrong_locks.extend(sides.round()?);
-        let happens = match self.setup.lock_lie {
-            Some(LockLie::ForgetLocks) => ServerEvents::CLIENT_EXPIRE,
-            None => others,
-        };
-        // A client that is not heard of for the time of its lease loses what it holds (RFC 8881, section 8.4.2), and
-        // where packets are lost that may be so: nothing is held meanwhile.
-        if self.setup.lossy {
-            self.server.suffer(happens)?;
-        } else if !happens.is_empty() {
-            let server = &mut self.server;
-            self.wrong_locks.extend(sides.round_around(|| server.suffer(happens))?);
-        }
-        Ok(())
+        let served = self.let_happen(events)?;
+        Ok(Outcome::ok(served))
     }
 
     fn after_operation(&mut self) {
@@ -363,22 +348,41 @@ impl Backend for NfsBackend {
     }
 }
 
-/// Lets the network of the guest lose and delay packets, by the kernel's emulator of networks.
-fn make_lossy() -> Result<(), SubjectError> {
-    const TC: &str = "/usr/sbin/tc";
-    const PACKETS: [&str; 11] =
-        ["qdisc", "replace", "dev", "lo", "root", "netem", "loss", "2%", "delay", "3ms", "2ms"];
-    if !Path::new(TC).exists() {
-        let text = "--lossy needs tc, which is in the Debian package iproute2";
-        return Err(SubjectError::Nfs(text.to_owned()));
-    }
-    let said = Command::new(TC).args(PACKETS).output().map_err(SubjectError::io("run", TC))?;
-    match said.status.success() {
-        true => Ok(()),
-        false => Err(SubjectError::Nfs(format!(
-            "--lossy needs a kernel with CONFIG_NET_SCH_NETEM, as `fathom guest build 6.12` makes it: {}",
-            String::from_utf8_lossy(&said.stderr).trim()
-        ))),
+impl NfsBackend {
+    /// Lets something happen to the server; returns how many calls were served from an export that was away.
+    fn let_happen(&mut self, events: ServerEvents) -> Result<u64, HarnessFault> {
+        let others = events - ServerEvents::LOCK_ROUND;
+        let lie = self.setup.server_lie;
+        let mut absence = Absence {
+            ask: self.clients[0].mount(),
+            is_export_kept: lie == Some(ServerLie::KeepExport),
+            served: 0,
+        };
+        if !events.contains(ServerEvents::LOCK_ROUND) || !self.server.locks(&self.setup) {
+            self.server.suffer(others, &mut absence)?;
+            return Ok(absence.served);
+        }
+        let (first, last) = (&self.clients[0], &self.clients[self.clients.len() - 1]);
+        let sides = Sides {
+            first: first.mount(),
+            second: last.mount(),
+            same_client: self.clients.len() == 1,
+        };
+        self.wrong_locks.extend(sides.round()?);
+        let happens = match lie {
+            Some(ServerLie::ForgetLocks) => ServerEvents::CLIENT_EXPIRE,
+            _ => others,
+        };
+        // A client that is not heard of for the time of its lease loses what it holds (RFC 8881, section 8.4.2), and
+        // where packets are lost that may be so: nothing is held meanwhile.
+        if self.setup.lossy {
+            self.server.suffer(happens, &mut absence)?;
+        } else if !happens.is_empty() {
+            let server = &mut self.server;
+            let happen = || server.suffer(happens, &mut absence);
+            self.wrong_locks.extend(sides.round_around(happen)?);
+        }
+        Ok(absence.served)
     }
 }
 

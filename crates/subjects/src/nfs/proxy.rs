@@ -6,11 +6,13 @@
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::ops::Range;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use super::server::PORT as SERVER_PORT;
+use super::services::ADDRESSES;
 use super::xdr::{Call, LAST_PIECE, Reader, Writer};
 use crate::error::SubjectError;
 
@@ -26,7 +28,7 @@ const SWAPPED: [&[u8]; 2] = [b"f0", b"f1"];
 
 /// A lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProxyLie {
+pub(crate) enum ProxyLie {
     /// None: everything is passed on.
     None,
     /// Some writes are acknowledged as stable, and go nowhere: those of 1, 4, 7, … bytes.
@@ -35,20 +37,42 @@ pub enum ProxyLie {
     StaleAttributes,
     /// Two names mean each other in every directory, when they are looked up: [`SWAPPED`].
     SwapNames,
+    /// For the second client files have for ever the size and the times that it was told first.
+    FreezeSecond,
 }
 
 impl ProxyLie {
     /// All of them.
-    pub const ALL: [ProxyLie; 4] =
-        [ProxyLie::None, ProxyLie::DropWrite, ProxyLie::StaleAttributes, ProxyLie::SwapNames];
+    pub(crate) const ALL: [ProxyLie; 5] = [
+        ProxyLie::None,
+        ProxyLie::DropWrite,
+        ProxyLie::StaleAttributes,
+        ProxyLie::SwapNames,
+        ProxyLie::FreezeSecond,
+    ];
 
     /// As the command line has it.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             ProxyLie::None => "honest-proxy",
             ProxyLie::DropWrite => "drop-write",
             ProxyLie::StaleAttributes => "stale-attributes",
             ProxyLie::SwapNames => "swap-names",
+            ProxyLie::FreezeSecond => "freeze-second",
+        }
+    }
+
+    /// What it does.
+    pub(crate) fn describe(self) -> &'static str {
+        match self {
+            ProxyLie::None => "a proxy that passes everything on, which must not be accused",
+            ProxyLie::DropWrite => "acknowledges a third of all writes and drops them",
+            ProxyLie::StaleAttributes => "the attributes of a file stay what they were first",
+            ProxyLie::SwapNames => "the names f0 and f1 mean each other",
+            ProxyLie::FreezeSecond => {
+                "for the second client the size and times of a file stay what they were first \
+                 (found with --clients 2)"
+            }
         }
     }
 }
@@ -78,21 +102,34 @@ pub(super) fn start(lie: ProxyLie) -> Result<(), SubjectError> {
     let liar = LIAR.get_or_init(|| Arc::new(Mutex::new(Liar::new(lie)))).clone();
     // What it knows of a store that is gone would be about nothing.
     *lock(&liar) = Liar::new(lie);
-    let failed = SubjectError::io("listen at", "the port of the proxy");
-    let listener = match TcpListener::bind((Ipv4Addr::LOCALHOST, PORT)) {
-        Ok(listener) => listener,
-        // It was started for a subject before this one, by the same process.
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Ok(()),
-        Err(error) => return Err(failed(error)),
-    };
+    for (client, address) in ADDRESSES.into_iter().enumerate() {
+        let failed = SubjectError::io("listen at", "the port of the proxy");
+        match TcpListener::bind((address, PORT)) {
+            Ok(listener) => accept(listener, client, address, &liar).map_err(failed)?,
+            // It was started for a subject before this one, by the same process.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Ok(())
+}
+
+/// Serves a client, which finds the server and so the proxy at an address of its own.
+fn accept(
+    listener: TcpListener,
+    client: usize,
+    address: Ipv4Addr,
+    liar: &Arc<Mutex<Liar>>,
+) -> io::Result<()> {
+    let liar = liar.clone();
     let accept = move || {
-        for client in listener.incoming().flatten() {
+        for stream in listener.incoming().flatten() {
             let liar = liar.clone();
             // A connection that ends is made again by the client.
-            thread::spawn(move || drop(pass_on(client, &liar)));
+            thread::spawn(move || drop(pass_on(stream, client, address, &liar)));
         }
     };
-    thread::Builder::new().name("nfs-proxy".into()).spawn(accept).map(drop).map_err(failed)
+    thread::Builder::new().name("nfs-proxy".into()).spawn(accept).map(drop)
 }
 
 fn lock(liar: &Mutex<Liar>) -> MutexGuard<'_, Liar> {
@@ -100,14 +137,19 @@ fn lock(liar: &Mutex<Liar>) -> MutexGuard<'_, Liar> {
 }
 
 /// Passes on one connection in both directions until either side ends it.
-fn pass_on(client: TcpStream, liar: &Arc<Mutex<Liar>>) -> io::Result<()> {
-    let server = TcpStream::connect((Ipv4Addr::LOCALHOST, SERVER_PORT))?;
-    let (mut from_server, mut to_client) = (server.try_clone()?, client.try_clone()?);
+fn pass_on(
+    stream: TcpStream,
+    client: usize,
+    address: Ipv4Addr,
+    liar: &Arc<Mutex<Liar>>,
+) -> io::Result<()> {
+    let server = TcpStream::connect((address, SERVER_PORT))?;
+    let (mut from_server, mut to_client) = (server.try_clone()?, stream.try_clone()?);
     let answers = Arc::new(Mutex::new(to_client.try_clone()?));
     let (there, back) = (liar.clone(), answers.clone());
     let returning = thread::spawn(move || {
         while let Ok(mut answer) = read_record(&mut from_server) {
-            lock(&there).answer(&mut answer);
+            lock(&there).answer(client, &mut answer);
             let mut to_client = back.lock().unwrap_or_else(PoisonError::into_inner);
             if write_record(&mut *to_client, &answer).is_err() {
                 break;
@@ -117,11 +159,12 @@ fn pass_on(client: TcpStream, liar: &Arc<Mutex<Liar>>) -> io::Result<()> {
         let _ = to_client.shutdown(Shutdown::Both);
         let _ = to_client.flush();
     });
-    let (mut from_client, mut to_server) = (client, server);
+    let (mut from_client, mut to_server) = (stream, server);
     while let Ok(mut call) = read_record(&mut from_client) {
-        match lock(liar).call(&mut call) {
-            None => write_record(&mut to_server, &call)?,
-            Some(answer) => {
+        let fate = lock(liar).call(client, &mut call);
+        match fate {
+            Fate::PassedOn => write_record(&mut to_server, &call)?,
+            Fate::Answered(answer) => {
                 let mut to_client = answers.lock().unwrap_or_else(PoisonError::into_inner);
                 write_record(&mut *to_client, &answer)?;
             }
@@ -165,16 +208,35 @@ const WRITE: u32 = 7;
 
 /// Bytes of `fattr3`.
 const ATTRIBUTES_BYTES: usize = 84;
+/// Where it has what tells that a file has changed: its size; when it was written and when it was changed.
+const CHANGES: [Range<usize>; 2] = [20..28, 68..84];
+/// Where it has the type, and that of regular files.
+const TYPE: Range<usize> = 0..4;
+const REGULAR: [u8; 4] = [0, 0, 0, 1];
+/// The number of the client that [`ProxyLie::FreezeSecond`] lies to.
+const SECOND: usize = 1;
 /// Bytes of an accepted answer before its results.
 const ANSWER_HEAD_BYTES: usize = 24;
 /// `FILE_SYNC`.
 const STABLE: u32 = 2;
 
+/// What happens to a call.
+#[derive(Debug, PartialEq, Eq)]
+enum Fate {
+    /// The server gets it, changed or not.
+    PassedOn,
+    /// The proxy answers instead.
+    Answered(Vec<u8>),
+}
+
+/// A call: the number of its client and its identifier there.
+type CallId = (usize, u32);
+
 /// What the proxy remembers to lie.
 struct Liar {
     lie: ProxyLie,
-    /// What is being asked, by the identifier of the call.
-    asked: HashMap<u32, (u32, Vec<u8>)>,
+    /// What is being asked.
+    asked: HashMap<CallId, (u32, Vec<u8>)>,
     /// The first attributes of each handle.
     first: HashMap<Vec<u8>, Vec<u8>>,
 }
@@ -184,18 +246,26 @@ impl Liar {
         Liar { lie, asked: HashMap::new(), first: HashMap::new() }
     }
 
-    /// Changes a call, or answers it itself.
-    fn call(&mut self, message: &mut Vec<u8>) -> Option<Vec<u8>> {
+    /// Decides about a call, and may change it.
+    fn call(&mut self, client: usize, message: &mut Vec<u8>) -> Fate {
+        self.treat(client, message).unwrap_or(Fate::PassedOn)
+    }
+
+    /// What happens to a call that is lied about.
+    fn treat(&mut self, client: usize, message: &mut Vec<u8>) -> Option<Fate> {
         let (call, arguments) = Call::read(message)?;
         if call.program != NFS {
             return None;
         }
         let at = message.len() - arguments.rest().len();
         match (self.lie, call.procedure) {
-            (ProxyLie::DropWrite, WRITE) => Liar::drop_write(&call, &message[at..]),
-            (ProxyLie::StaleAttributes, GETATTR | LOOKUP | ACCESS) => {
+            (ProxyLie::DropWrite, WRITE) => {
+                Liar::drop_write(&call, &message[at..]).map(Fate::Answered)
+            }
+            (ProxyLie::FreezeSecond, _) if client != SECOND => None,
+            (ProxyLie::StaleAttributes | ProxyLie::FreezeSecond, GETATTR | LOOKUP | ACCESS) => {
                 let handle = Reader::new(&message[at..]).opaque()?.to_vec();
-                self.asked.insert(call.xid, (call.procedure, handle));
+                self.asked.insert((client, call.xid), (call.procedure, handle));
                 None
             }
             (ProxyLie::SwapNames, LOOKUP) => {
@@ -225,9 +295,9 @@ impl Liar {
     }
 
     /// Changes an answer.
-    fn answer(&mut self, message: &mut [u8]) {
+    fn answer(&mut self, client: usize, message: &mut [u8]) {
         let Some(xid) = Reader::new(message).number() else { return };
-        let Some((procedure, asked)) = self.asked.remove(&xid) else { return };
+        let Some((procedure, asked)) = self.asked.remove(&(client, xid)) else { return };
         let is_done = message.get(ANSWER_HEAD_BYTES..ANSWER_HEAD_BYTES + 4) == Some(&[0; 4]);
         if !is_done {
             return;
@@ -240,7 +310,13 @@ impl Liar {
         let Some((handle, at)) = place else { return };
         let Some(attributes) = message.get_mut(at..at + ATTRIBUTES_BYTES) else { return };
         let first = self.first.entry(handle).or_insert_with(|| attributes.to_vec());
-        attributes.copy_from_slice(first);
+        if self.lie == ProxyLie::StaleAttributes {
+            attributes.copy_from_slice(first);
+        } else if attributes[TYPE] == REGULAR {
+            for bytes in CHANGES {
+                attributes[bytes.clone()].copy_from_slice(&first[bytes]);
+            }
+        }
     }
 }
 
@@ -281,20 +357,38 @@ mod tests {
             call_of(7, WRITE, arguments.number(2).opaque(&vec![0; count as usize]))
         };
         let answers: Vec<bool> =
-            (0..6).map(|count| liar.call(&mut write(count)).is_some()).collect();
+            (0..6).map(|count| liar.call(0, &mut write(count)) != Fate::PassedOn).collect();
         assert_eq!(answers, [false, true, false, false, true, false]);
         let mut honest = Liar::new(ProxyLie::None);
-        assert!((0..6).all(|count| honest.call(&mut write(count)).is_none()));
+        assert!((0..6).all(|count| honest.call(0, &mut write(count)) == Fate::PassedOn));
+    }
+
+    #[test]
+    fn the_second_client_alone_is_told_old_sizes_and_times_of_files() {
+        let mut liar = Liar::new(ProxyLie::FreezeSecond);
+        let mut ask = |client, kind: u8, value: u8| {
+            liar.call(client, &mut call_of(9, GETATTR, Writer::default().opaque(&[kind])));
+            let mut answer = answer_of(9).bytes;
+            let start = answer.len();
+            answer.extend([value; ATTRIBUTES_BYTES]);
+            answer[start..start + 4].copy_from_slice(&[0, 0, 0, kind]);
+            liar.answer(client, &mut answer);
+            // The mode, the size, when it was read, written and changed.
+            [4, 27, 60, 68, 83].map(|at| answer[start + at])
+        };
+        assert_eq!(ask(1, 1, 5), [5; 5]);
+        assert_eq!([ask(1, 1, 6), ask(0, 1, 6)], [[6, 5, 6, 5, 5], [6; 5]]);
+        assert_eq!([ask(1, 2, 5), ask(1, 2, 6)], [[5; 5], [6; 5]], "a directory");
     }
 
     #[test]
     fn attributes_stay_the_first_ones() {
         let mut liar = Liar::new(ProxyLie::StaleAttributes);
         let mut ask = |size: u8| {
-            liar.call(&mut call_of(9, GETATTR, Writer::default().opaque(b"handle")));
+            liar.call(0, &mut call_of(9, GETATTR, Writer::default().opaque(b"handle")));
             let mut answer = answer_of(9).bytes;
             answer.extend([size; ATTRIBUTES_BYTES]);
-            liar.answer(&mut answer);
+            liar.answer(0, &mut answer);
             answer[ANSWER_HEAD_BYTES + 4]
         };
         assert_eq!([ask(1), ask(2), ask(3)], [1, 1, 1]);
@@ -305,7 +399,7 @@ mod tests {
         let mut liar = Liar::new(ProxyLie::SwapNames);
         let look = |name: &[u8]| {
             let mut call = call_of(3, LOOKUP, Writer::default().opaque(b"dir").opaque(name));
-            assert!(liar.call(&mut call).is_none());
+            assert_eq!(liar.call(0, &mut call), Fate::PassedOn);
             let (_, mut arguments) = Call::read(&call).unwrap();
             assert_eq!(arguments.opaque(), Some(b"dir".as_slice()));
             arguments.text().unwrap().to_owned()

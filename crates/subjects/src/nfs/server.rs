@@ -1,9 +1,11 @@
 //! [`Server`]: who exports the store.
 
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use fathom_core::HarnessFault;
 use fathom_core::flags::ServerEvents;
+use rustix::fs::{AtFlags, StatxFlags};
 
 use super::ganesha::Ganesha;
 use super::nfsd::Nfsd;
@@ -17,6 +19,27 @@ pub(super) const PORT: u16 = 2049;
 pub(super) enum Server {
     Kernel(Nfsd),
     Ganesha(Ganesha),
+}
+
+/// What is done while an export is away.
+pub(super) struct Absence<'a> {
+    /// The root of a client.
+    pub(super) ask: BorrowedFd<'a>,
+    /// The export is not taken away: a lie.
+    pub(super) is_export_kept: bool,
+    /// How many calls were served from an export that was away.
+    pub(super) served: u64,
+}
+
+impl Absence<'_> {
+    /// Asks the server, past what the client remembers. Which refusal it is differs from version to version; that it
+    /// comes at all is for the deadline of the operation to see. The root alone is asked for: a file that a server
+    /// once denied (`ESTALE`) stays unusable for whoever has it open (fs/nfs/inode.c `nfs_set_inode_stale()`).
+    fn ask_for_export(&mut self) {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+        let answer = rustix::fs::statx(self.ask, "", flags, StatxFlags::BASIC_STATS);
+        self.served += u64::from(answer.is_ok());
+    }
 }
 
 impl Server {
@@ -63,13 +86,17 @@ impl Server {
     }
 
     /// Lets something happen to it, until it is over.
-    pub(super) fn suffer(&mut self, events: ServerEvents) -> Result<(), SubjectError> {
+    pub(super) fn suffer(
+        &mut self,
+        events: ServerEvents,
+        absence: &mut Absence<'_>,
+    ) -> Result<(), SubjectError> {
         let ends = ServerEvents::SERVER_STOP | ServerEvents::SERVER_KILL;
         if events.intersects(ends) {
             self.restart(events.contains(ServerEvents::SERVER_KILL))?;
         }
         if events.contains(ServerEvents::EXPORT_REMOVE) {
-            self.export_again()?;
+            self.export_again(absence)?;
         }
         if events.contains(ServerEvents::CLIENT_EXPIRE) {
             self.expire_clients()?;
@@ -97,12 +124,18 @@ impl Server {
         }
     }
 
-    /// Takes the export away and brings it back.
-    fn export_again(&mut self) -> Result<(), SubjectError> {
+    /// Takes the export away, lets a client ask for it, and brings it back.
+    fn export_again(&mut self, absence: &mut Absence<'_>) -> Result<(), SubjectError> {
         match self {
-            Server::Kernel(server) => server.unexport().and_then(|()| server.export()),
-            // It reads its configuration again, in which the export is gone, and then back.
-            Server::Ganesha(server) => server.export_again(),
+            Server::Kernel(server) => {
+                if !absence.is_export_kept {
+                    server.unexport()?;
+                }
+                absence.ask_for_export();
+                server.export()
+            }
+            // Without a session bus it cannot be told to export nothing: it ends and starts again.
+            Server::Ganesha(server) => server.restart(false),
         }
     }
 

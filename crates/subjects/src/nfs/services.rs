@@ -29,7 +29,7 @@ const UDP: u32 = 17;
 pub(super) const PORT_OF_MOUNTS: u16 = 20048;
 
 /// Where clients ask: every client beyond the first finds the server at an address of its own.
-const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 0, 0, 2)];
+pub(super) const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 0, 0, 2)];
 
 /// Running services; they end with the process.
 pub(super) struct Services {

@@ -99,30 +99,43 @@ impl FromStr for ServerKind {
     }
 }
 
-/// A way to lose locks, which must be noticed.
+/// A way in which a server breaks its word when something happens to it, which must be noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LockLie {
+pub(crate) enum ServerLie {
     /// The kernel's server forgets what a client holds while another one tries to lock.
     ForgetLocks,
+    /// What is no longer exported is served.
+    KeepExport,
 }
 
-impl LockLie {
+impl ServerLie {
     /// All of them.
-    pub(crate) const ALL: [LockLie; 1] = [LockLie::ForgetLocks];
+    pub(crate) const ALL: [ServerLie; 2] = [ServerLie::ForgetLocks, ServerLie::KeepExport];
 
     /// As the command line has it.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            LockLie::ForgetLocks => "forget-locks",
+            ServerLie::ForgetLocks => "forget-locks",
+            ServerLie::KeepExport => "keep-export",
+        }
+    }
+
+    /// What it does, and with what.
+    pub(crate) fn describe(self) -> &'static str {
+        match self {
+            ServerLie::ForgetLocks => {
+                "the server forgets locks while another client tries for them (--clients 2)"
+            }
+            ServerLie::KeepExport => "an export that was removed is still served",
         }
     }
 }
 
-impl FromStr for LockLie {
+impl FromStr for ServerLie {
     type Err = ();
 
-    fn from_str(text: &str) -> Result<LockLie, ()> {
-        LockLie::ALL.into_iter().find(|lie| lie.name() == text).ok_or(())
+    fn from_str(text: &str) -> Result<ServerLie, ()> {
+        ServerLie::ALL.into_iter().find(|lie| lie.name() == text).ok_or(())
     }
 }
 
@@ -154,9 +167,9 @@ pub struct NfsSetup {
     /// How many clients mount it.
     pub clients: usize,
     /// What stands in between.
-    pub proxy: Option<ProxyLie>,
-    /// What goes wrong with locks.
-    pub(crate) lock_lie: Option<LockLie>,
+    pub(crate) proxy: Option<ProxyLie>,
+    /// What goes wrong when something happens to the server.
+    pub(crate) server_lie: Option<ServerLie>,
     /// Whether packets are lost and delayed.
     pub lossy: bool,
 }
