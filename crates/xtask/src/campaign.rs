@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use crate::ledger::{self, Ledger};
-use crate::{ace2, guest_campaign, guest_runs, long_workloads, shell, suites};
+use crate::{ace2, guest_campaign, guest_runs, shell, suites};
 
 /// The campaigns.
 #[derive(Clone, Copy, ValueEnum)]
@@ -38,8 +38,8 @@ pub(crate) enum Name {
     /// Layered workloads on the file systems of the Dogfood paper in guests, beside tours and walks, so many
     /// minutes each; goes on where it was interrupted
     Layered,
-    /// Four callers at once on tmpfs, ext4, xfs, btrfs, f2fs and overlay in guests, on tmpfs and RefFS here, so
-    /// many minutes each; goes on where it was interrupted
+    /// Four callers at once on tmpfs, ext4, xfs, btrfs, f2fs, overlay, reiserfs, gfs2 and jfs in guests, on tmpfs
+    /// and RefFS here, so many minutes each; goes on where it was interrupted
     Callers,
     /// ACE's sequences of two operations on btrfs and ext4 in guests (FATHOM_GUEST_KERNEL), at CrashMonkey's
     /// points, in pieces that can be interrupted
@@ -100,8 +100,9 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
         Name::GuestFilesystems | Name::DebugKernel | Name::Nfs => {
             guests(name, guest_campaign::Plan { minutes, only: &[], jobs: 1 })
         }
-        Name::Layered => long_workloads::layered(minutes, &fathom),
-        Name::Callers => long_workloads::callers(minutes, &fathom),
+        Name::Layered | Name::Callers => {
+            long_workloads(name, guest_campaign::Plan { minutes, only: &[], jobs: 1 })
+        }
         Name::Ace2 => {
             ace2::run(&program(), guest_campaign::Plan { minutes, only: &[], jobs: cores() })
         }
@@ -140,6 +141,16 @@ pub(crate) fn guests(name: Name, plan: guest_campaign::Plan<'_>) -> Result<()> {
         shell::run(shell::cargo().args(["build", "--release", "--quiet", "--package", "fathom"]))?;
     }
     guest_campaign::run(kind, plan, &given.unwrap_or_else(program))
+}
+
+/// Runs the pieces of layered workloads, or of several callers, with the release binary, or with the program that
+/// FATHOM_PROGRAM names.
+pub(crate) fn long_workloads(name: Name, plan: guest_campaign::Plan<'_>) -> Result<()> {
+    let program = built_program()?;
+    match name {
+        Name::Layered => crate::long_workloads::layered(&program, plan),
+        _ => crate::long_workloads::callers(&program, plan),
+    }
 }
 
 /// Runs the rows of [`hunt`] with the release binary, or with the program that FATHOM_PROGRAM names.
