@@ -278,7 +278,7 @@ pub(crate) struct CrashArgs {
     #[arg(default_value = "littlefs")]
     pub(crate) subject: String,
     /// Where operations come from: steps, ops, ace:1, ace:2, ace:3 (and ace:2,nested or ace:2,demo),
-    /// layered, layered:PRESET, known, jlang:PATH [default: ace:1; libraries have steps alone]
+    /// layered, layered:PRESET, known, jlang:PATH [default: ace:1; of libraries steps]
     #[arg(long, value_name = "SOURCE")]
     pub(crate) workload: Option<String>,
     /// A suite of workloads by name: known
@@ -313,7 +313,11 @@ pub(crate) struct CrashArgs {
     /// More mount options for a kernel file system: a,b=c
     #[arg(long, value_name = "OPTIONS")]
     pub(crate) mount_opts: Option<String>,
-    /// What a kernel file system is held to: a name such as ext4-journal, or a file
+    /// As for `check`: known harmless differences, a name of `fathom list profiles` or a TOML file with some,
+    /// or one that says how a kernel file system is made and checked
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) profile: Option<String>,
+    /// What a kernel file system is held to after a power failure: a name such as ext4-journal, or a file
     #[arg(long, value_name = "PROMISES")]
     pub(crate) promises: Option<String>,
     /// The campaign runs here, and guests with this kernel record and examine its disks: no root needed
@@ -346,9 +350,9 @@ pub(crate) struct CrashArgs {
     /// How many of the last steps belong to the shape of a state
     #[arg(long, value_name = "K")]
     pub(crate) remember: Option<usize>,
-    /// Which workload comes next
-    #[arg(long, value_enum, default_value = "bfs")]
-    pub(crate) strategy: Search,
+    /// Which state of a search comes next, with --workload steps [default: bfs]
+    #[arg(long, value_enum)]
+    pub(crate) strategy: Option<Search>,
     /// In which order the steps of a state are tried: forward, reverse, or a number that draws one
     #[arg(long, value_name = "ORDER", default_value = "forward")]
     pub(crate) action_order: fathom_engine::search::ActionOrder,

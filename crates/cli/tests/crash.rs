@@ -152,6 +152,72 @@ fn every_seeded_crash_bug_is_found() {
     }
 }
 
+/// What a run of given workloads on a library counted.
+fn counted(run: &Value, what: &str) -> u64 {
+    run["workloads"][what].as_u64().unwrap_or_else(|| panic!("{what}: {run}"))
+}
+
+/// Workloads that were made for kernel file systems, on a library: what it lacks is left out and told.
+#[test]
+fn a_library_takes_the_workloads_of_kernel_file_systems() {
+    let ace = ["--workload", "ace:1", "--ace-ops", "creat,unlink,write"];
+    let ops = ["--workload", "ops", "--states", "60", "--seed", "3"];
+    for workloads in [&ace[..], &ops] {
+        let dir = scratch();
+        let run =
+            |more: &[&str]| json(&[&["crash", "littlefs"], workloads, more].concat(), dir.path());
+        let (_, correct) = run(&["--mutant", "correct"]);
+        assert_eq!(correct["findings"].as_array().map(Vec::len), Some(0), "{correct}");
+        let (code, plain) = run(&[]);
+        // The one bug that littlefs is known to have.
+        let known = |finding: &Value| {
+            finding["cause"]
+                .as_str()
+                .is_some_and(|cause| cause.contains("rename into another directory"))
+        };
+        let findings = plain["findings"].as_array().expect("a list");
+        assert!(findings.iter().all(known) && code == i32::from(!findings.is_empty()), "{plain}");
+        let [all, left_out] = ["workloads", "ops_left_out"].map(|what| counted(&plain, what));
+        let followed = all - counted(&plain, "not_followed");
+        assert!(all >= 40 && left_out > 0 && followed * 10 > all * 7, "{plain}");
+        assert!(plain["crash_images"].as_u64() > Some(200), "{plain}");
+        let (code, lazy) = run(&["--mutant", "lazy-unlink", "--first"]);
+        assert_eq!(code, 1, "{lazy}");
+        let id = lazy["findings"][0]["id"].as_str().expect("an id");
+        let (code, replay) = json(&["replay", id], dir.path());
+        assert_eq!((code, replay["verdict"].as_str()), (0, Some("reproduced")), "{replay}");
+    }
+}
+
+/// Whatever the workloads come from, the parts of a run are the whole, and no two share a workload.
+#[test]
+fn the_parts_of_every_source_are_complete_and_disjoint() {
+    let dir = scratch();
+    let export = ["crash", "--workload", "ace:1", "--ace-ops", "creat", "--export-jlang", "files"];
+    assert_eq!(ask(&export, dir.path()).code, 0);
+    let quick = ["--level", "linear", "--no-probe", "--points", "persistence"];
+    let run = |source: &[&str], part: &str| {
+        let args = [&["crash", "littlefs"], source, &quick, &["--part", part]].concat();
+        let (_, run) = json(&args, dir.path());
+        ["workloads", "ops", "ops_left_out"].map(|what| counted(&run, what))
+    };
+    for source in ["known", "jlang:files", "ace:1"] {
+        let source = ["--workload", source];
+        let whole = run(&source, "1/1");
+        let mut sum = [0; 3];
+        for part in ["1/3", "2/3", "3/3"] {
+            let counts = run(&source, part);
+            assert!(counts[0] > 0 && counts[0] < whole[0], "{source:?} {part}: {counts:?}");
+            (0..3).for_each(|index| sum[index] += counts[index]);
+        }
+        assert_eq!(sum, whole, "{source:?}");
+    }
+    // A stream has no end: the first ten are the first five of both halves.
+    let first = |part: &str, count: &str| run(&["--workload", "ops", "--states", count], part);
+    let (whole, halves) = (first("1/1", "10"), [first("1/2", "5"), first("2/2", "5")]);
+    assert_eq!([0, 1].map(|index| halves[0][index] + halves[1][index]), whole[..2]);
+}
+
 /// A finding of a mutant carries the mutant in its name, so that it replays.
 #[test]
 fn findings_of_mutants_replay() {

@@ -68,13 +68,19 @@ fn mistakes_have_a_clear_error() {
     wrong(&["ext4", "--workload", "ace:2,deep"], "nested or demo");
     wrong(&["ext4", "--workload", "stpes"], "there are steps, ops, layered, ace:1");
     wrong(&["ext4", "--part", "17/16"], "3/16");
-    wrong(&["ext4", "--workload", "ops", "--part", "1/2"], "ace:2");
+    wrong(&["ext4", "--workload", "steps", "--part", "1/2"], "steps are searched");
+    for strategy in ["bfs", "walk"] {
+        let given = ["ext4", "--workload", "ops", "--strategy", strategy];
+        wrong(&given, "--strategy orders the search of --workload steps");
+    }
+    wrong(&["ext4", "--profile", "ext5"], "unknown profile \"ext5\"");
+    wrong(&["littlefs", "--profile", "ext4"], "--profile is for kernel file systems");
     wrong(&["ext4", "--ace-ops", "leap"], "ACE has no operation \"leap\"");
     wrong(&["ext4", "--promises", "ext5"], "ext4-journal");
     wrong(&["ext4", "--mutant", "drop-everything"], "drop-flush");
     wrong(&["littlefs", "--mount-opts", "x"], "kernel file systems");
     for workload in ["ace:1", "ops", "known"] {
-        wrong(&["littlefs", "--workload", workload], "give --workload steps");
+        wrong(&["design:journal", "--workload", workload], "give --workload steps");
     }
     wrong(&["tmpfs"], "in memory");
     // A file system without a profile: says what it assumes, even if it is not there at all.
@@ -88,6 +94,45 @@ fn mistakes_have_a_clear_error() {
         wrong(&["ext4", "--mkfs-opts=-Z"], "mkfs.ext4");
         wrong(&["ext4", "--mount-opts", "no_such_option"], "no_such_option");
     }
+}
+
+/// `--profile` says what it says of `check`: quirks of the reference, or how the disk is made.
+#[test]
+fn a_profile_is_that_of_check() {
+    if !can_mount("a_profile_is_that_of_check") {
+        return;
+    }
+    let dir = scratch();
+    let plan = |more: &[&str]| {
+        let (code, plan) = json(&[&["crash", "ext4", "--dry-run"], more].concat(), dir.path());
+        assert_eq!(code, 0, "{plan}");
+        let reference =
+            plan["guarantee"]["reference"]["is"].as_str().expect("a profile").to_owned();
+        (plan["geometry"]["size_bytes"].as_u64(), reference)
+    };
+    let own = plan(&[]);
+    assert_eq!(own, (Some(8 << 20), "ext4".to_owned()));
+    assert_eq!(plan(&["--profile", "xfs"]), (own.0, "xfs".to_owned()));
+    std::fs::write(dir.path().join("quirks.toml"), "inherits = \"ext4\"\nlink_max = 7\n")
+        .expect("a file");
+    let (size, reference) = plan(&["--profile", "quirks.toml"]);
+    assert!(size == own.0 && reference.contains("link_max = 7"), "{reference}");
+    let recipe = include_str!("../../subjects/profiles/kernel/ext4.toml");
+    let recipe = recipe.replace("image_kib = 65536", "image_kib = 12288");
+    std::fs::write(dir.path().join("recipe.toml"), recipe).expect("a file");
+    assert_eq!(plan(&["--profile", "recipe.toml"]).0, Some(12 << 20));
+    // What is found can be played again: the profile belongs to the name.
+    let found =
+        ["crash", "ext4", "--profile", "quirks.toml", "--mutant", "ignore-fsync", "--first"];
+    let few = ["--level", "linear", "--ace-ops", "creat", "--no-checker", "--no-probe"];
+    let (code, report) = json(&[&found[..], &few].concat(), dir.path());
+    assert_eq!(
+        (code, report["subject"].as_str()),
+        (1, Some("ext4+ignore-fsync --profile=quirks.toml"))
+    );
+    let (code, replay) =
+        json(&["replay", report["findings"][0]["id"].as_str().expect("an id")], dir.path());
+    assert_eq!((code, replay["verdict"].as_str()), (0, Some("reproduced")), "{replay}");
 }
 
 /// Who is not root and names no guest is told of guests.

@@ -31,16 +31,21 @@ const WORKLOADS: [&str; 13] = [
     "--json",
 ];
 
+/// A lie that the workloads show, so that there is something to be lost with a run.
+const LIE: [&str; 2] = ["--mutant", "ignore-fsync"];
+
 /// A run: how it is started, and where it leaves its files.
 struct Run<'a> {
     dir: &'a Path,
     guest: Option<&'a str>,
+    /// More arguments.
+    more: &'a [&'a str],
 }
 
 impl Run<'_> {
     fn start(&self, temporary: &Path, mark: &Mark) -> Child {
         let saved = self.dir.join("fathom-out/crash.checkpoint").exists();
-        let mut command = common::command(&WORKLOADS, self.dir);
+        let mut command = common::command(&[&WORKLOADS[..], self.more].concat(), self.dir);
         mark.put(&mut command);
         command.arg(if saved { "--resume" } else { "--checkpoint" });
         if let Some(kernel) = self.guest {
@@ -50,14 +55,14 @@ impl Run<'_> {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("fathom starts")
     }
 
-    /// Runs to the end.
-    fn finish(&self) -> Value {
+    /// Runs to the end, which has this code.
+    fn finish(&self, code: i32) -> Value {
         let temporary = tempfile::tempdir().expect("a directory");
         let output = self.start(temporary.path(), &Mark::new()).wait_with_output();
         let output = output.expect("it ends");
         let (out, err) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert_eq!(output.status.code(), Some(0), "{out}{err}");
+        assert_eq!(output.status.code(), Some(code), "{out}{err}");
         serde_json::from_str(out.lines().last().unwrap_or_default()).expect("a report")
     }
 
@@ -116,12 +121,12 @@ fn results(report: &Value) -> (Value, Value, Value) {
 fn goes_on_after_kills(guest: Option<&str>) {
     let runs = std::env::var(RUNS).map_or(RUNS_DEFAULT, |text| text.parse().expect("a number"));
     let (quiet, disturbed) = (common::scratch(), common::scratch());
-    let expected = Run { dir: quiet.path(), guest }.finish();
-    let run = Run { dir: disturbed.path(), guest };
+    let expected = Run { dir: quiet.path(), guest, more: &[] }.finish(0);
+    let run = Run { dir: disturbed.path(), guest, more: &[] };
     for number in 1..=runs {
         run.kill(number);
     }
-    assert_eq!(results(&run.finish()), results(&expected));
+    assert_eq!(results(&run.finish(0)), results(&expected));
 }
 
 #[test]
@@ -130,6 +135,34 @@ fn a_killed_run_leaves_nothing_and_goes_on() {
         return println!("SKIP a_killed_run_leaves_nothing_and_goes_on: needs root");
     }
     goes_on_after_kills(None);
+}
+
+/// What was found before a run was killed is found in the end, and nothing else. How many disks show it, and
+/// which of them is told, depends on the moment: see [`results`].
+#[test]
+fn a_killed_run_keeps_what_it_has_found() {
+    if !is_root() {
+        return println!("SKIP a_killed_run_keeps_what_it_has_found: needs root");
+    }
+    let found = |report: &Value| {
+        let findings = report["findings"].as_array().expect("a list").iter();
+        let mut found: Vec<(String, String, bool)> = findings
+            .map(|finding| {
+                let text = |key: &str| finding[key].as_str().expect("text").to_owned();
+                (text("class"), text("cause"), finding["reproduced"] == true)
+            })
+            .collect();
+        found.sort();
+        (found, report["workloads"].clone(), report["complete"].clone())
+    };
+    let (quiet, disturbed) = (common::scratch(), common::scratch());
+    let expected = Run { dir: quiet.path(), guest: None, more: &LIE }.finish(1);
+    assert!(!found(&expected).0.is_empty(), "{expected}");
+    let run = Run { dir: disturbed.path(), guest: None, more: &LIE };
+    for number in [1, 2, 4] {
+        run.kill(number);
+    }
+    assert_eq!(found(&run.finish(1)), found(&expected));
 }
 
 #[test]

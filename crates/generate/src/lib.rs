@@ -5,8 +5,8 @@
 //! * [`layered`] grows long workloads in three layers: directories, links and files that become large.
 //! * [`callers`] draws operations of several callers that get into each other's way.
 //! * [`ace`] enumerates every short workload of a bounded space, [`known`] those that once showed a bug,
-//!   [`persisted`] puts persistence operations between weighted random ones, and [`varied`] gives other
-//!   arguments to the operations of any of them.
+//!   [`persisted`] puts persistence operations between weighted random ones, [`varied`] gives other
+//!   arguments to the operations of any of them, and [`fitted`] leaves out what a file system lacks.
 //!
 //! All of them are pure functions of a seed or of a number: whatever is random comes from the one stream in
 //! [`choice`].
@@ -25,6 +25,7 @@
 pub mod ace;
 pub mod callers;
 pub mod choice;
+pub mod fitted;
 pub mod known;
 pub mod layered;
 pub mod persisted;

@@ -52,26 +52,47 @@ pub struct OpWorkloads {
 impl OpWorkloads {
     /// Workloads of `length` operations. `remounts`: among them unmounting and mounting again.
     pub fn new(seed: u64, length: usize, reference: ModelConfig, remounts: bool) -> OpWorkloads {
-        let mut config = Config::default();
-        config.odd.percent = 0;
-        config.data.huge_percent = 0;
-        config.names.long_percent = 0;
-        for call in LOOKING {
-            config.weights.insert(call, 0);
-        }
-        config.weights.extend(PERSISTING);
-        config.weights.insert(Call::Remount, REMOUNT_WEIGHT);
         let mut capabilities = BTreeSet::from([Capability::Devices]);
         if remounts {
             capabilities.insert(Capability::Remount);
         }
-        let generator = Generator::new(Choices::new(seed), config, capabilities);
+        let generator = Generator::new(Choices::new(seed), config(), capabilities);
         OpWorkloads { generator, reference, seed, number: 0, length }
     }
+
+    /// The same for a file system that has only operations of these names.
+    #[must_use]
+    pub fn only(self, operations: &[&str]) -> OpWorkloads {
+        let mut config = config();
+        config.weights.retain(|call, _| operations.contains(&call.name()));
+        let capabilities = BTreeSet::from([Capability::Remount]);
+        let generator = Generator::new(Choices::new(self.seed), config, capabilities);
+        OpWorkloads { generator, ..self }
+    }
+}
+
+/// What is drawn, and how often.
+fn config() -> Config {
+    let mut config = Config::default();
+    config.odd.percent = 0;
+    config.data.huge_percent = 0;
+    config.names.long_percent = 0;
+    for call in LOOKING {
+        config.weights.insert(call, 0);
+    }
+    config.weights.extend(PERSISTING);
+    config.weights.insert(Call::Remount, REMOUNT_WEIGHT);
+    config
 }
 
 impl Iterator for OpWorkloads {
     type Item = Vec<Op>;
+
+    /// No workload depends on the ones before it, so those that are left out need not be made.
+    fn nth(&mut self, count: usize) -> Option<Vec<Op>> {
+        self.number += count as u64;
+        self.next()
+    }
 
     fn next(&mut self) -> Option<Vec<Op>> {
         self.generator.restart(Choices::of_episode(self.seed, self.number));
@@ -116,5 +137,23 @@ mod tests {
             assert!(names.contains(name), "{name}: {names:?}");
         }
         assert!(!names.contains("read"));
+    }
+
+    #[test]
+    fn a_workload_is_the_same_however_many_were_left_out_before_it() {
+        let all = some(3);
+        for number in [0, 1, 17, 49] {
+            let mut stream = OpWorkloads::new(3, 12, ModelConfig::default(), true);
+            assert_eq!(stream.nth(number).as_ref(), Some(&all[number]));
+        }
+    }
+
+    #[test]
+    fn a_file_system_with_few_operations_gets_those_alone() {
+        let few = ["open", "close", "pwrite", "rename", "fsync", "sync", "mkdir", "remount"];
+        let stream = OpWorkloads::new(1, 12, ModelConfig::default(), true).only(&few);
+        let all: Vec<Op> = stream.take(50).flatten().collect();
+        let names: BTreeSet<&str> = all.iter().map(Op::name).collect();
+        assert_eq!(names, BTreeSet::from(few));
     }
 }

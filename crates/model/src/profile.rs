@@ -121,6 +121,22 @@ impl Quirks {
         Some(layered.expect("the built-in profiles are under test"))
     }
 
+    /// The profile with this name, or with this text.
+    ///
+    /// # Errors
+    /// If it is neither.
+    pub fn named_or_text(profile: &str) -> Result<Quirks, String> {
+        let is_text = profile.contains('=');
+        match Quirks::profile(profile) {
+            Some(quirks) => Ok(quirks),
+            None if is_text => Quirks::parse(profile),
+            None => {
+                let known: Vec<&str> = Quirks::profile_names().collect();
+                Err(format!("no profile {profile:?}; there are {}", known.join(", ")))
+            }
+        }
+    }
+
     /// The names of all profiles.
     pub fn profile_names() -> impl Iterator<Item = &'static str> {
         PROFILES.iter().map(|(name, _)| *name)

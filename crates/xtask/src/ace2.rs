@@ -19,8 +19,23 @@ use crate::shell;
 /// Without FATHOM_GUEST_KERNEL.
 const DEFAULT_KERNEL: &str = "6.12";
 
-/// Pieces of each file system: of some 54 workloads, so that minutes of a busy machine come to an end of one.
-const PIECES: usize = 4096;
+/// Pieces of each file system, of some 430 workloads each: booting a guest costs as much as 37 of them.
+const PIECES: usize = 512;
+
+/// What pieces find and is explained: the file system, words of the cause, and where.
+const KNOWN: [(&str, &str, &str); 3] = [
+    (
+        "btrfs",
+        "lost name after rename",
+        "a file that is replaced by rename is gone: docs/FOUND_BUGS.md",
+    ),
+    ("btrfs", "both names", "a renamed file has both names: docs/FOUND_BUGS.md"),
+    (
+        "ext4",
+        "rename over a file without data",
+        "a file that replaces another one by rename has zeros: docs/FOUND_BUGS.md",
+    ),
+];
 
 /// The file systems, in turn.
 const FILE_SYSTEMS: [&str; 2] = ["btrfs", "ext4"];
@@ -100,17 +115,46 @@ fn run_piece(
     }))
 }
 
-/// Says what is done of a file system; how many findings there are.
+/// Why a finding need not be explained again.
+fn known(fs: &str, cause: &str) -> Option<&'static str> {
+    let same = |(of, words, _): &&(&str, &str, &str)| *of == fs && cause.contains(words);
+    KNOWN.iter().find(same).map(|(_, _, why)| *why)
+}
+
+/// Says what is done of a file system; how many findings there are that nobody has explained.
 fn tell(ledger: &Ledger, fs: &str) -> u64 {
     let pieces = ledger.of(fs).count();
     let sum = |field: &str| ledger.of(fs).filter_map(|line| line[field].as_f64()).sum::<f64>();
-    let findings = ledger.of(fs).filter_map(|line| line["findings"].as_array()).map(Vec::len);
-    let findings = findings.sum::<usize>() as u64;
+    let causes = ledger.of(fs).filter_map(|line| line["findings"].as_array()).flatten();
+    let causes: Vec<&str> = causes.filter_map(Value::as_str).collect();
+    let findings = causes.len();
     println!(
         "{fs:6} {pieces:>4} of {PIECES:<4} {:>10} {:>12} {:>8.0} {findings:>8}",
         sum("workloads"),
         sum("crash_states"),
         sum("seconds"),
     );
-    findings
+    let mut explained: Vec<&str> = causes.iter().filter_map(|cause| known(fs, cause)).collect();
+    let unexplained = causes.len() - explained.len();
+    explained.sort_unstable();
+    explained.dedup();
+    explained.iter().for_each(|why| println!("       known: {why}"));
+    unexplained as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_explained_does_not_fail_the_campaign() {
+        let replaced = "lost entry in fsync: lost name after rename into another directory";
+        assert!(known("btrfs", replaced).is_some());
+        assert_eq!(known("ext4", replaced), None, "it is btrfs that does so");
+        assert!(
+            known("ext4", "wrong content in fsync: rename over a file without data after rename")
+                .is_some()
+        );
+        assert_eq!(known("btrfs", "wrong content in fsync: order after link"), None);
+    }
 }

@@ -249,7 +249,7 @@ pub struct Guarantee {
     /// The same of its modification time: `file`, or more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtime: Option<Claim<Makes>>,
-    /// The profile of quirks with which the reference file system runs, if it has any.
+    /// The profile of quirks with which the reference file system runs, if it has any: its name, or its text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<Claim<String>>,
     /// What each call makes durable.

@@ -104,6 +104,8 @@ pub struct WorkloadCounts {
     pub cut_short: u64,
     /// Crash states that were left out: [`CrashConfig::workload_states_max`].
     pub left_out: u64,
+    /// Operations that were left out before, by whoever made the workloads fit the file system.
+    pub ops_left_out: u64,
 }
 
 /// Goals that every run should reach: otherwise it has tested less than it seems.

@@ -116,7 +116,7 @@ impl Hasher for Identity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     number: u64,
-    of: u64,
+    parts: u64,
 }
 
 /// Text that is no share.
@@ -128,12 +128,17 @@ pub struct PartSyntax(String);
 
 impl Part {
     /// All of it.
-    pub const WHOLE: Part = Part { number: 1, of: 1 };
+    pub const WHOLE: Part = Part { number: 1, parts: 1 };
+
+    /// The share of a list, or of a stream without end, by index: 3/16 is the third of each 16.
+    pub fn of<I: Iterator>(self, all: I) -> impl Iterator<Item = I::Item> {
+        all.skip((self.number - 1) as usize).step_by(self.parts as usize)
+    }
 
     /// Whether something with this digest belongs to the share.
     pub fn has(&self, digest: Digest) -> bool {
         // The high half: the low one chooses the place in hash tables.
-        (digest.0 >> 64) as u64 % self.of == self.number - 1
+        (digest.0 >> 64) as u64 % self.parts == self.number - 1
     }
 }
 
@@ -142,15 +147,16 @@ impl std::str::FromStr for Part {
 
     fn from_str(text: &str) -> Result<Part, PartSyntax> {
         let wrong = || PartSyntax(text.to_owned());
-        let (number, of) = text.split_once('/').ok_or_else(wrong)?;
-        let (number, of) = (number.parse().map_err(|_| wrong())?, of.parse().map_err(|_| wrong())?);
-        if number == 0 || number > of { Err(wrong()) } else { Ok(Part { number, of }) }
+        let (number, parts) = text.split_once('/').ok_or_else(wrong)?;
+        let (number, parts) =
+            (number.parse().map_err(|_| wrong())?, parts.parse().map_err(|_| wrong())?);
+        if number == 0 || number > parts { Err(wrong()) } else { Ok(Part { number, parts }) }
     }
 }
 
 impl std::fmt::Display for Part {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.number, self.of)
+        write!(f, "{}/{}", self.number, self.parts)
     }
 }
 

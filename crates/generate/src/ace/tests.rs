@@ -45,6 +45,21 @@ fn the_formula_counts_what_streams_by() {
 }
 
 #[test]
+fn the_parts_of_a_list_are_complete_and_disjoint() {
+    for (count, parts) in [(46, 5), (46, 1), (3, 7), (64, 16)] {
+        let mut taken: Vec<u32> = Vec::new();
+        for number in 1..=parts {
+            let part: Part = format!("{number}/{parts}").parse().unwrap();
+            taken.extend(part.of(0..count));
+        }
+        taken.sort_unstable();
+        assert_eq!(taken, (0..count).collect::<Vec<u32>>(), "{parts} parts of {count}");
+    }
+    let third: Part = "3/16".parse().unwrap();
+    assert_eq!(third.of(0..).take(3).collect::<Vec<u32>>(), [2, 18, 34]);
+}
+
+#[test]
 fn the_parts_are_the_whole() {
     let space = space(1, false);
     let mut sizes = Vec::new();

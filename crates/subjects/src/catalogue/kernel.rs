@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use fathom_block::backed::Claim;
 use fathom_block::{BlockBacked, DiskFileSystem, Geometry};
 use fathom_core::{Capability, RestoreMethod, Testbed};
 use fathom_model::{Config, Quirks};
@@ -40,6 +41,8 @@ struct Kernel {
     options: Options,
     /// The user's file with the recipe.
     file: Option<PathBuf>,
+    /// The profile of quirks that somebody named instead of the recipe's.
+    quirks: Option<String>,
     /// What it is held to, if not to what it promises itself.
     promises: Option<String>,
     /// A lie of its disk.
@@ -115,10 +118,11 @@ impl Family for KernelFileSystems {
         };
         let space_bytes = space.map(number).transpose()?;
         let disk_bytes = disk.map(number).transpose()?;
-        let plain =
-            Kernel { recipe, options: Options::default(), file: None, promises: None, lie: None };
+        let options = Options::default();
+        let plain = Kernel { recipe, options, file: None, quirks: None, promises: None, lie: None };
         let asked = Asked {
             profile,
+            quirks: profile,
             mkfs,
             mount,
             space_bytes,
@@ -137,8 +141,8 @@ impl fmt::Display for Kernel {
         if let Some(lie) = &self.lie {
             write!(f, "+{lie}")?;
         }
-        if let Some(file) = &self.file {
-            write!(f, "{PROFILE}{}", file.display())?;
+        if let Some(profile) = self.named_profile() {
+            write!(f, "{PROFILE}{profile}")?;
         }
         if !self.options.format.is_empty() {
             write!(f, "{MKFS_OPTS}{}", self.options.format.join(" "))?;
@@ -160,6 +164,31 @@ impl fmt::Display for Kernel {
 }
 
 impl Kernel {
+    /// The profile that was asked for: a file with a recipe, or quirks.
+    fn named_profile(&self) -> Option<String> {
+        let file = self.file.as_ref().map(|file| file.display().to_string());
+        file.or_else(|| self.quirks.clone())
+    }
+
+    /// What it is held to after a power failure, and the recipe of the disk on which that is tested: a small
+    /// one, unless the user says how it is made.
+    fn crash_profile(&self) -> Result<(CrashProfile, Recipe), CatalogueError> {
+        let mut profile = match &self.promises {
+            Some(promises) => read_promises(promises)?,
+            None => CrashProfile::of(&self.recipe.name),
+        };
+        let recipe = match (&self.file, &self.promises) {
+            (None, _) => profile.adapt(self.recipe.clone()),
+            (Some(_), None) => self.recipe.clone(),
+            (Some(_), Some(_)) => profile.add_options(self.recipe.clone()),
+        };
+        if let Some(named) = self.named_profile() {
+            profile.guarantee.reference =
+                Some(Claim { is: reference_text(&named)?, cite: format!("--profile {named}") });
+        }
+        Ok((profile, recipe))
+    }
+
     /// The recipe with everything that was asked for, under the name that says so.
     fn whole_recipe(&self) -> Result<Recipe, CatalogueError> {
         let recipe = self.recipe.clone().with(&self.options)?;
@@ -181,6 +210,9 @@ impl Entry for Kernel {
         {
             kernel.recipe = Recipe { name: kernel.recipe.name, ..recipe };
             kernel.file = Some(PathBuf::from(profile));
+        } else if let Some(quirks) = asked.quirks {
+            read_profile(quirks)?;
+            kernel.quirks = Some(quirks.to_owned());
         }
         let mkfs = asked.mkfs.unwrap_or_default().split_whitespace();
         let mount = asked.mount.unwrap_or_default().split(',').filter(|option| !option.is_empty());
@@ -209,10 +241,7 @@ impl Entry for Kernel {
     }
 
     fn profile(&self) -> Result<String, CatalogueError> {
-        Ok(match &self.file {
-            Some(file) => file.display().to_string(),
-            None => self.recipe.profile.clone(),
-        })
+        Ok(self.named_profile().unwrap_or_else(|| self.recipe.profile.clone()))
     }
 
     /// Without the limits that only the file system itself can tell.
@@ -260,11 +289,8 @@ impl Entry for Kernel {
         geometry: Option<Geometry>,
         threads: usize,
     ) -> Result<Box<dyn DiskFileSystem>, CatalogueError> {
-        let profile = match &self.promises {
-            Some(promises) => read_promises(promises)?,
-            None => CrashProfile::of(&self.recipe.name),
-        };
-        let own = Kernel { recipe: profile.adapt(self.recipe.clone()), ..self.clone() };
+        let (profile, recipe) = self.crash_profile()?;
+        let own = Kernel { recipe, ..self.clone() };
         let (name, mut recipe) = (self.to_string(), own.whole_recipe()?);
         if let Some(geometry) = geometry {
             recipe.image_bytes = geometry.size_bytes as u64;
@@ -275,6 +301,15 @@ impl Entry for Kernel {
             None => Box::new(disks),
         })
     }
+}
+
+/// A profile of quirks as a guarantee names it: by its name, or as its text if it is a file.
+fn reference_text(named: &str) -> Result<String, CatalogueError> {
+    if Quirks::profile(named).is_some() {
+        return Ok(named.to_owned());
+    }
+    let quirks = read_profile(named)?;
+    toml::to_string(&quirks).map_err(|error| CatalogueError::Refused(format!("{named}: {error}")))
 }
 
 /// Promises by their name, or in a file.

@@ -54,6 +54,8 @@ pub struct Asked<'a> {
     pub mutant: Option<&'a str>,
     /// A profile: a name, or a file with quirks or a recipe.
     pub profile: Option<&'a str>,
+    /// A profile that belongs to the name of the subject: its disks are recorded and judged by it.
+    pub quirks: Option<&'a str>,
     /// Words for the formatting program.
     pub mkfs: Option<&'a str>,
     /// Mount options, with commas between them.
@@ -115,6 +117,12 @@ impl Asked<'_> {
         if self.promises.is_some() {
             return refused(format!(
                 "{subject} says itself what it promises: --promises is for kernel file systems"
+            ));
+        }
+        if self.quirks.is_some() {
+            return refused(format!(
+                "{subject} is held to a profile of its own after power failures: --profile is for kernel \
+                 file systems there"
             ));
         }
         if self.mkfs.or(self.mount).is_some() {

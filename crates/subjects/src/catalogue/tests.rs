@@ -21,6 +21,7 @@ fn what_is_shown_can_be_typed_again() {
         "overlay:xfs",
         "ext4 --mkfs-opts=-O ^has_journal -b 1024 --mount-opts=data=journal,noatime --space=65536",
         &mine,
+        "ext4 --profile=xfs --mkfs-opts=-b 1024",
         "nfs:ext4",
         "nfs:reffs:mkdir-nlink --nfs=4.1 --server=ganesha --clients=2 --lossy --space=65536",
         "nfs:memory --nfs=3",
@@ -35,6 +36,12 @@ fn what_is_shown_can_be_typed_again() {
     }
     let spec = catalogue.parse(&mine).unwrap();
     assert_eq!(read_profile(&spec.profile().unwrap()).unwrap().link_max, 7);
+    let named = catalogue.parse("ext4").unwrap();
+    // What `check` is told is said elsewhere in its records; what `crash` is told belongs to the name.
+    let asked = Asked { profile: Some("xfs"), ..Asked::default() };
+    assert_eq!(named.with(&asked).unwrap().to_string(), "ext4");
+    let asked = Asked { quirks: Some("xfs"), ..asked };
+    assert_eq!(named.with(&asked).unwrap().to_string(), "ext4 --profile=xfs");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 pub(crate) mod again;
 mod import;
+mod library;
 mod mutant;
 pub(crate) mod plan;
 mod subject;
@@ -14,9 +15,11 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use fathom_block::DiskFileSystem;
 use fathom_engine::crash::last_words::CrashSource;
+use fathom_engine::crash::run::CrashError;
+use fathom_engine::crash::sequences::crash_sequences;
 use fathom_engine::crash::{self, CrashPlan, CrashReport};
-use fathom_record::Known;
 use fathom_record::coverage::Report;
+use fathom_record::{Known, Observer};
 use fathom_subjects::catalogue::Asked;
 use serde_json::json;
 
@@ -28,6 +31,7 @@ use crate::supervise::worker::{self, About};
 use crate::text::{print, print_json};
 use tell::{describe, geometry_text, report_json, run_of, summary};
 
+use library::LeftOut;
 pub(crate) use subject::open;
 pub(crate) use workload::Source;
 
@@ -50,7 +54,9 @@ pub(crate) fn run(args: &CrashArgs, out: &Path, json: bool) -> Result<Ending> {
         Some(kernel) => subject::open_in_guest(&args.subject, &asked(args), kernel, args.seed)?,
         None => open(&args.subject, &asked(args), args.jobs)?,
     };
-    source.must_fit(&*subject)?;
+    if source.is_given() {
+        library::limits(&*subject)?;
+    }
     let mut plan = plan::plan(args, &*subject, out)?;
     mutant::add_level(args, &*subject, &mut plan);
     plan.config.validate()?;
@@ -61,7 +67,9 @@ pub(crate) fn run(args: &CrashArgs, out: &Path, json: bool) -> Result<Ending> {
     crash::quiet_panics();
     // What a kernel file system shows without a lie would take as long again.
     let without = match &args.mutant {
-        Some(_) if subject.is_deterministic() => mutant::found_without(args, &*subject, &plan)?,
+        Some(_) if subject.is_deterministic() => {
+            mutant::found_without(args, &*subject, &plan, &source)?
+        }
         _ => Known::default(),
     };
     let (mut observer, report) = match check(&*subject, &plan, &source, out, args, without, json)? {
@@ -107,6 +115,8 @@ fn asked(args: &CrashArgs) -> Asked<'_> {
         mkfs: args.mkfs_opts.as_deref(),
         mount: args.mount_opts.as_deref(),
         promises: args.promises.as_deref(),
+        profile: args.profile.as_deref(),
+        quirks: args.profile.as_deref(),
         ..Asked::default()
     }
 }
@@ -153,17 +163,31 @@ pub(crate) fn check(
     observer.subtract(without_mutant);
     observer.keep_states(&states_space(subject, plan), &plan.states);
     observer.keep_coverage(LiveCoverage::start(out, title(subject)));
-    let checked = match source.workloads(subject)? {
-        None => crash::crash(subject, plan, &mut observer),
-        Some(mut workloads) => {
-            let name = source.to_string();
-            crash::sequences::crash_sequences(subject, plan, &name, &mut workloads, &mut observer)
-        }
-    };
-    match checked {
+    match execute(subject, plan, source, &mut observer)? {
         Ok(report) => Ok(Checked::Done(Box::new(observer), Box::new(report))),
         Err(error) => Ok(Checked::Failed(observer.fail(error.into())?)),
     }
+}
+
+/// Executes the workloads of a source, or searches.
+fn execute(
+    subject: &dyn DiskFileSystem,
+    plan: &CrashPlan,
+    source: &Source,
+    observer: &mut dyn Observer,
+) -> Result<Result<CrashReport, CrashError>> {
+    let left_out = LeftOut::default();
+    let Some(mut workloads) = source.workloads(subject, &left_out)? else {
+        return Ok(crash::crash(subject, plan, observer));
+    };
+    let name = source.to_string();
+    let report = crash_sequences(subject, plan, &name, &mut workloads, observer);
+    Ok(report.map(|mut report| {
+        if let Some(counts) = &mut report.workloads {
+            counts.ops_left_out = left_out.get();
+        }
+        report
+    }))
 }
 
 fn dry_run(subject: &dyn DiskFileSystem, plan: &CrashPlan, json: bool) -> Result<Ending> {

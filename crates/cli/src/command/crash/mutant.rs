@@ -3,14 +3,14 @@
 
 use std::ops::ControlFlow;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use fathom_block::DiskFileSystem;
-use fathom_engine::crash::{self, CrashPlan};
+use fathom_engine::crash::CrashPlan;
 use fathom_record::{Finding, Known, Observer, Progress, Run};
 use fathom_subjects::catalogue::Asked;
 use fathom_subjects::library::faulty;
 
-use super::open;
+use super::{Source, open};
 use crate::args::CrashArgs;
 use crate::supervise::worker;
 use crate::text::say;
@@ -40,12 +40,19 @@ pub(super) fn found_without(
     args: &CrashArgs,
     mutated: &dyn DiskFileSystem,
     plan: &CrashPlan,
+    source: &Source,
 ) -> Result<Known> {
+    if source.is_endless() && plan.time_max.is_none() && plan.states_max.is_none() {
+        bail!(
+            "what is found without the mutant is found out first, and {source} has no end: give --budget \
+             or --states"
+        );
+    }
     let asked = Asked { mutant: None, ..super::asked(args) };
     let subject = open(&args.subject, &asked, args.jobs)?;
     let plan = CrashPlan { checkpoint: None, stop_at_first: false, ..plan.clone() };
     let mut collector = Collector::default();
-    crash::crash(&*subject, &plan, &mut collector)?;
+    super::execute(&*subject, &plan, source, &mut collector)??;
     let mut known = collector.0;
     for entry in &mut known.entries {
         entry.subject = mutated.name().to_owned();

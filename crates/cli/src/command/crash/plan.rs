@@ -124,7 +124,7 @@ fn leave_out(config: &mut CrashConfig, args: &CrashArgs, is_kernel: bool) {
 }
 
 fn strategy(args: &CrashArgs) -> Strategy {
-    match args.strategy {
+    match args.strategy.unwrap_or(Search::Bfs) {
         Search::Bfs => Strategy::Bfs,
         Search::Dfs => Strategy::Dfs,
         Search::Walk => Strategy::Walk { seed: args.seed, walks: args.walks },
@@ -142,10 +142,10 @@ fn steps(names: &[String]) -> Result<Vec<StepKind>> {
 /// Where the search is saved, and whether to go on from there.
 fn checkpoint(args: &CrashArgs, out: &Path) -> Result<Option<(PathBuf, bool)>> {
     Ok(match args.strategy {
-        Search::Walk if args.resume => {
+        Some(Search::Walk) if args.resume => {
             bail!("--resume continues bfs and dfs: walks are repeated by their seed")
         }
-        Search::Walk => None,
+        Some(Search::Walk) => None,
         _ if args.checkpoint || args.resume => Some((out.join(CHECKPOINT), args.resume)),
         _ => None,
     })

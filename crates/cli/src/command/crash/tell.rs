@@ -89,6 +89,13 @@ fn workloads(report: &CrashReport, counts: WorkloadCounts) -> String {
             grouped(counts.left_out),
         ));
     }
+    if counts.ops_left_out > 0 {
+        text.push_str(&format!(
+            "{} operations were left out of the workloads, since it does not have them or answers them \
+             in its own way\n",
+            grouped(counts.ops_left_out),
+        ));
+    }
     if report.prefixes.refuted > 0 {
         text.push_str(&format!(
             "{} of {} operations of known beginnings showed something else when they were \

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use fathom_block::DiskFileSystem;
 use fathom_core::Op;
 use fathom_generate::ace::{self, AceOp, AceWorkload, Part, Space, jlang};
+use fathom_generate::fitted::FittedWorkloads;
 use fathom_generate::known;
 use fathom_generate::layered::{LayeredWorkloads, Preset};
 use fathom_generate::persisted::OpWorkloads;
@@ -16,6 +17,7 @@ use fathom_model::{Config, Quirks};
 use serde_json::json;
 
 use super::Ending;
+use super::library::{self, LeftOut};
 use crate::args::CrashArgs;
 use crate::text::{grouped, print, print_json};
 
@@ -26,6 +28,8 @@ type Workloads<'a> = Box<dyn Iterator<Item = Vec<Op>> + 'a>;
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     kind: SourceKind,
+    /// The share of them.
+    part: Part,
     inputs: Inputs,
     seed: u64,
     /// Seconds to wait at the end of each workload.
@@ -37,7 +41,7 @@ enum SourceKind {
     /// The search makes them step by step.
     Steps,
     /// Bounded sequences of ACE.
-    Ace { space: Space, name: String, part: Part },
+    Ace { space: Space, name: String },
     /// Everything that `check` can generate.
     Ops { seed: u64, length: usize },
     /// Layered workloads.
@@ -52,13 +56,16 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
             SourceKind::Steps => f.write_str("steps")?,
-            SourceKind::Ace { name, part, .. } => write!(f, "{name} part {part}")?,
+            SourceKind::Ace { name, .. } => f.write_str(name)?,
             SourceKind::Ops { seed, length } => write!(f, "ops of {length} from seed {seed}")?,
             SourceKind::Layered { seed, preset } => {
                 write!(f, "layered workloads of {} commands from seed {seed}", preset.length)?;
             }
             SourceKind::Known => f.write_str("known")?,
             SourceKind::Jlang(files) => write!(f, "{} j-lang files", files.len())?,
+        }
+        if !matches!(self.kind, SourceKind::Steps) {
+            write!(f, " part {}", self.part)?;
         }
         if self.inputs != Inputs::Given {
             write!(f, " with inputs {:?} from seed {}", self.inputs, self.seed)?;
@@ -75,12 +82,18 @@ const KERNEL_DEFAULT: &str = "ace:1";
 
 impl Source {
     /// The search makes them step by step.
-    pub(crate) const STEPS: Source =
-        Source { kind: SourceKind::Steps, inputs: Inputs::Given, seed: 1, wait: None };
+    pub(crate) const STEPS: Source = Source {
+        kind: SourceKind::Steps,
+        part: Part::WHOLE,
+        inputs: Inputs::Given,
+        seed: 1,
+        wait: None,
+    };
 
     /// The source that was asked for.
     pub(super) fn of(args: &CrashArgs) -> Result<Source> {
         let (kind, inputs) = (SourceKind::of(args)?, args.inputs.parse()?);
+        let part = args.part.as_deref().map_or(Ok(Part::WHOLE), str::parse)?;
         if inputs != Inputs::Given && matches!(kind, SourceKind::Steps | SourceKind::Ops { .. }) {
             bail!(
                 "--inputs is for workloads that are given: ace:N, known or jlang:PATH, for example \
@@ -90,11 +103,27 @@ impl Source {
         if args.wait.is_some() && matches!(kind, SourceKind::Steps) {
             bail!("--wait is for workloads that are given: --workload ace:1, for example");
         }
-        Ok(Source { kind, inputs, seed: args.seed, wait: args.wait })
+        kind.must_obey(args)?;
+        Ok(Source { kind, part, inputs, seed: args.seed, wait: args.wait })
     }
 }
 
 impl SourceKind {
+    /// Refuses options that would say nothing about these workloads.
+    fn must_obey(&self, args: &CrashArgs) -> Result<()> {
+        match (self, args.strategy) {
+            (SourceKind::Steps, _) if args.part.is_some() => bail!(
+                "--part divides workloads that are given, and steps are searched: give --workload ops \
+                 or ace:2, for example"
+            ),
+            (SourceKind::Steps, _) | (_, None) => Ok(()),
+            (_, Some(_)) => bail!(
+                "--strategy orders the search of --workload steps; workloads that are given are \
+                 executed one after the other: leave it out"
+            ),
+        }
+    }
+
     fn layered(args: &CrashArgs, preset: &str) -> Result<SourceKind> {
         Ok(SourceKind::Layered { seed: args.seed, preset: Box::new(Preset::named(preset)?) })
     }
@@ -103,15 +132,11 @@ impl SourceKind {
         let asked = args.suite.as_deref().or(args.workload.as_deref());
         let is_kernel = fathom_subjects::Recipe::named(name_of(&args.subject)).is_some();
         let text = asked.unwrap_or(if is_kernel { KERNEL_DEFAULT } else { "steps" });
-        let part = args.part.as_deref().map_or(Ok(Part::WHOLE), str::parse)?;
         if let Some(rest) = text.strip_prefix("ace:") {
             let space = ace_space(rest, &args.ace_ops)?;
             let ops = args.ace_ops.join(",");
             let name = format!("{text} {ops}").trim_end().to_owned();
-            return Ok(SourceKind::Ace { space, name, part });
-        }
-        if part != Part::WHOLE {
-            bail!("--part divides the workloads of ace:N: give --workload ace:2, for example");
+            return Ok(SourceKind::Ace { space, name });
         }
         match text {
             "steps" => Ok(SourceKind::Steps),
@@ -134,53 +159,71 @@ impl SourceKind {
 }
 
 impl Source {
-    /// Refuses workloads with operations that the subject answers differently without any mistake.
-    pub(super) fn must_fit(&self, subject: &dyn DiskFileSystem) -> Result<()> {
-        // Kernel file systems alone write another log each time.
-        let is_kernel = !subject.is_deterministic();
-        if is_kernel || matches!(self.kind, SourceKind::Steps) {
-            return Ok(());
-        }
-        bail!(
-            "{self}: these workloads are for kernel file systems (they set modes, open directories, \
-             make links, which {} does not have): give --workload steps",
-            subject.name()
-        )
+    /// Whether the workloads are given, rather than made step by step by the search.
+    pub(super) fn is_given(&self) -> bool {
+        !matches!(self.kind, SourceKind::Steps)
     }
 
-    /// The workloads; `None` if the search makes them.
-    pub(super) fn workloads(&self, subject: &dyn DiskFileSystem) -> Result<Option<Workloads<'_>>> {
-        let reference = reference_of(subject);
-        let Some(given) = self.given(&reference)? else { return Ok(None) };
+    /// Whether there are always more workloads.
+    pub(super) fn is_endless(&self) -> bool {
+        matches!(self.kind, SourceKind::Ops { .. } | SourceKind::Layered { .. })
+    }
+
+    /// The workloads as far as the subject has what they are made of; `None` if the search makes them. Counts
+    /// what is left out.
+    pub(super) fn workloads(
+        &self,
+        subject: &dyn DiskFileSystem,
+        left_out: &LeftOut,
+    ) -> Result<Option<Workloads<'_>>> {
+        if !self.is_given() {
+            return Ok(None);
+        }
+        let limits = library::limits(subject)?;
+        let mut reference = reference_of(subject);
+        if let Some(limits) = &limits {
+            reference.quirks = limits.reference.quirks.clone();
+        }
+        let given = self.given(&reference, limits.as_ref().map(|limits| limits.operations))?;
         let varied: Workloads<'_> = match self.inputs {
             Inputs::Given => given,
             inputs => Box::new(VariedWorkloads::new(given, inputs, self.seed, reference)),
         };
-        Ok(Some(match self.wait {
+        let fitted: Workloads<'_> = match limits {
             None => varied,
-            Some(seconds) => Box::new(varied.map(move |mut ops| {
+            Some(limits) => Box::new(FittedWorkloads::new(varied, limits, left_out.clone())),
+        };
+        Ok(Some(match self.wait {
+            None => fitted,
+            Some(seconds) => Box::new(fitted.map(move |mut ops| {
                 ops.push(Op::Wait { seconds });
                 ops
             })),
         }))
     }
 
-    /// The workloads as they are given.
-    fn given(&self, reference: &Config) -> Result<Option<Workloads<'_>>> {
+    /// The share of the workloads, as they are given; those that are made of chosen operations have only
+    /// these, if not all are there.
+    fn given(&self, reference: &Config, operations: Option<&[&str]>) -> Result<Workloads<'_>> {
+        let part = self.part;
         Ok(match &self.kind {
-            SourceKind::Steps => None,
-            SourceKind::Ace { space, part, .. } => {
-                let all = ace::unique(space, *part).map(|workload| workload.ops());
-                Some(Box::new(all))
+            SourceKind::Steps => Box::new(std::iter::empty()),
+            // Whatever else is generated, a workload of ACE belongs to the part that its text says.
+            SourceKind::Ace { space, .. } => {
+                Box::new(ace::unique(space, part).map(|workload| workload.ops()))
             }
             SourceKind::Ops { seed, length } => {
-                Some(Box::new(OpWorkloads::new(*seed, *length, reference.clone(), true)))
+                let all = OpWorkloads::new(*seed, *length, reference.clone(), true);
+                match operations {
+                    None => Box::new(part.of(all)),
+                    Some(operations) => Box::new(part.of(all.only(operations))),
+                }
             }
             SourceKind::Layered { seed, preset } => {
                 let preset = Preset::clone(preset);
-                Some(Box::new(LayeredWorkloads::new(*seed, preset, reference.clone())))
+                Box::new(part.of(LayeredWorkloads::new(*seed, preset, reference.clone())))
             }
-            SourceKind::Known => Some(Box::new(known::all().into_iter().map(|known| known.ops))),
+            SourceKind::Known => Box::new(part.of(known::all().into_iter().map(|known| known.ops))),
             SourceKind::Jlang(files) => {
                 let read = |file: &PathBuf| {
                     let text = fs::read_to_string(file)
@@ -188,8 +231,8 @@ impl Source {
                     let lines = jlang::read(&text).with_context(|| file.display().to_string())?;
                     Ok(AceWorkload { lines }.ops())
                 };
-                let all: Vec<Vec<Op>> = files.iter().map(read).collect::<Result<_>>()?;
-                Some(Box::new(all.into_iter()))
+                let all: Vec<Vec<Op>> = part.of(files.iter()).map(read).collect::<Result<_>>()?;
+                Box::new(all.into_iter())
             }
         })
     }
@@ -198,7 +241,8 @@ impl Source {
 /// The reference with the quirks of the subject.
 fn reference_of(subject: &dyn DiskFileSystem) -> Config {
     let profile = subject.guarantee().reference.as_ref().map(|claim| claim.is.as_str());
-    let quirks = profile.and_then(Quirks::profile).unwrap_or_default();
+    let quirks =
+        profile.and_then(|profile| Quirks::named_or_text(profile).ok()).unwrap_or_default();
     Config { quirks, ..Config::default() }
 }
 
@@ -254,13 +298,13 @@ fn jlang_files(path: &Path) -> Result<Vec<PathBuf>> {
 
 /// Counts the workloads, or writes them down.
 pub(super) fn only_list(source: &Source, args: &CrashArgs, json: bool) -> Result<Ending> {
-    let SourceKind::Ace { space, part, name } = &source.kind else {
+    let SourceKind::Ace { space, name } = &source.kind else {
         bail!(
             "--count and --export-jlang are for ACE's workloads: give --workload ace:2, for example"
         );
     };
     if let Some(dir) = &args.export_jlang {
-        let count = export(space, *part, dir)?;
+        let count = export(space, source.part, dir)?;
         print(&format!("{count} files in {}\n", dir.display()))?;
         return Ok(Ending::Clean);
     }

@@ -10,6 +10,7 @@
 mod kernel;
 pub(super) mod listing;
 mod littlefs;
+mod xfstests;
 
 use fathom_block::CrashPoint;
 use fathom_core::Op;

@@ -233,11 +233,8 @@ impl<'a> CrashSystem<'a> {
 /// The quirks with which the reference runs: those of the subject.
 fn quirks(subject: &dyn DiskFileSystem) -> Result<Quirks, HarnessFault> {
     let Some(profile) = &subject.guarantee().reference else { return Ok(Quirks::default()) };
-    Quirks::profile(&profile.is).ok_or_else(|| {
-        let known: Vec<&str> = Quirks::profile_names().collect();
-        let what = format!("no profile {:?}; there are {}", profile.is, known.join(", "));
-        HarnessFault::new("setting up the reference", what)
-    })
+    Quirks::named_or_text(&profile.is)
+        .map_err(|what| HarnessFault::new("setting up the reference", what))
 }
 
 impl System for CrashSystem<'_> {

@@ -22,7 +22,7 @@ use super::account;
 use super::recorder::{DiskRecorder, Unused, changed, narrowed, put_whole};
 use super::rest::{Asked, RestMemo};
 use super::shared::SharedMemory;
-use super::usable;
+use super::usable::{self, Filling};
 use crate::error::SubjectError;
 use crate::kernel::image::RunningProgram;
 use crate::kernel::log::KernelLog;
@@ -294,7 +294,7 @@ impl Examiner {
         &mut self,
         disk: &Image,
         questions: &Questions,
-        capacity_bytes: Option<u64>,
+        filling: Option<Filling>,
     ) -> Result<Facts, HarnessFault> {
         let start = Instant::now();
         self.leave()?;
@@ -319,7 +319,7 @@ impl Examiner {
         facts.wrote = true;
         if questions.recheck.is_some() && is_readable {
             self.unmount(root)?;
-            self.examine_rest(disk, &tree, questions, capacity_bytes, &mut facts)?;
+            self.examine_rest(disk, &tree, questions, filling, &mut facts)?;
         } else {
             self.unmount(root)?;
         }
@@ -336,16 +336,16 @@ impl Examiner {
         disk: &Image,
         tree: &Tree,
         questions: &Questions,
-        capacity_bytes: Option<u64>,
+        filling: Option<Filling>,
         facts: &mut Facts,
     ) -> Result<(), HarnessFault> {
         let (rests, memory) = (Arc::clone(&self.rests), self.place.memory());
-        let asked = Asked { questions: *questions, tree: tree.digest(), capacity_bytes };
+        let asked = Asked { questions: *questions, tree: tree.digest(), filling };
         if let Some(answer) = rests.answer(&asked, |at, len| memory.bytes(at, len)) {
             self.place.note_read(&answer.units);
             facts.rest = PruneCounts { pruned: 1, ..PruneCounts::default() };
             if answer.verify {
-                self.try_using(tree, questions, capacity_bytes, facts)?;
+                self.try_using(tree, questions, filling, facts)?;
                 facts.rest.verified = 1;
                 if facts.trouble.is_some() || facts.checker != answer.checker {
                     facts.rest.refuted = 1;
@@ -357,7 +357,7 @@ impl Examiner {
             return Ok(());
         }
         if !rests.pays() {
-            return self.try_using(tree, questions, capacity_bytes, facts);
+            return self.try_using(tree, questions, filling, facts);
         }
         rests.count_told();
         // The same disk, where reads are noted; what the kernel says of it is said of another device.
@@ -372,7 +372,7 @@ impl Examiner {
             served = DiskRecorder::prompt(&recovered)?;
         }
         let place = std::mem::replace(&mut self.place, Place::Served(served));
-        let used = self.try_using(tree, questions, capacity_bytes, facts);
+        let used = self.try_using(tree, questions, filling, facts);
         let read = self.place.reads();
         let lines = self.kernel_lines();
         if let Place::Served(served) = std::mem::replace(&mut self.place, place) {
@@ -397,10 +397,10 @@ impl Examiner {
         &mut self,
         tree: &Tree,
         questions: &Questions,
-        capacity_bytes: Option<u64>,
+        filling: Option<Filling>,
         facts: &mut Facts,
     ) -> Result<(), HarnessFault> {
-        match self.use_again(tree, questions, capacity_bytes, facts) {
+        match self.use_again(tree, questions, filling, facts) {
             Ok(()) => Ok(()),
             Err(Stop::Trouble(trouble)) => {
                 facts.trouble = Some(trouble);
@@ -415,7 +415,7 @@ impl Examiner {
         &mut self,
         tree: &Tree,
         questions: &Questions,
-        capacity_bytes: Option<u64>,
+        filling: Option<Filling>,
         facts: &mut Facts,
     ) -> Result<(), Stop> {
         if questions.checker {
@@ -427,7 +427,7 @@ impl Examiner {
         if again.digest() != tree.digest() {
             outcome = Err(Trouble::RemountChanges);
         } else if questions.usable {
-            outcome = usable::use_everything(self.executor()?, tree, capacity_bytes)?;
+            outcome = usable::use_everything(self.executor()?, tree, filling)?;
         }
         self.unmount(root)?;
         Ok(outcome?)
@@ -510,13 +510,13 @@ impl Examiner {
         Ok(changed(memory, disk)?)
     }
 
-    /// How many bytes one file can take on a disk.
-    pub(super) fn capacity(&mut self, disk: &Image) -> Result<u64, HarnessFault> {
+    /// How many bytes one file can take on a disk; no more than `max_bytes` are tried.
+    pub(super) fn capacity(&mut self, disk: &Image, max_bytes: u64) -> Result<u64, HarnessFault> {
         self.leave()?;
         self.load(disk)?;
         let root =
             self.mount()?.map_err(|errno| HarnessFault::new("mounting a new disk", errno))?;
-        let filled = usable::fill(self.executor()?)?;
+        let filled = usable::fill(self.executor()?, max_bytes)?;
         self.unmount(root)?;
         filled.map_err(|trouble| HarnessFault::new("filling a new disk", format!("{trouble:?}")))
     }

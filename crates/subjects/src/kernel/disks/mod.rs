@@ -38,6 +38,7 @@ use self::examiner::{Examiner, execute};
 use self::pool::{Equipped, Pool};
 use self::recorder::DiskRecorder;
 use self::rest::RestMemo;
+use self::usable::Room;
 use super::KernelSubject;
 use super::recipe::Recipe;
 use crate::error::SubjectError;
@@ -69,7 +70,7 @@ pub struct KernelDisks {
     /// Examiners that tell what they read.
     telling: Pool<Equipped<Examiner>>,
     /// How much fits on a new disk, once that is known.
-    capacity_bytes: OnceLock<u64>,
+    room: OnceLock<Room>,
 }
 
 /// A disk that is recorded, and who executes on it.
@@ -109,7 +110,6 @@ impl KernelDisks {
             let disk = DiskRecorder::new(&base)?;
             Ok(RecordingPlace { recipe: place.clone(), executor: None, disk })
         })?;
-        let capacity_bytes = OnceLock::new();
         let (name, version) = (name.to_owned(), version(&recipe));
         Ok(KernelDisks {
             name,
@@ -119,7 +119,7 @@ impl KernelDisks {
             recorders,
             examiners,
             telling,
-            capacity_bytes,
+            room: OnceLock::new(),
         })
     }
 
@@ -133,14 +133,18 @@ impl KernelDisks {
         Ok(self.examiners.each(disks.to_vec(), walk)?.into_iter().sum())
     }
 
-    fn capacity_bytes(&self) -> Result<u64, HarnessFault> {
-        if let Some(bytes) = self.capacity_bytes.get() {
-            return Ok(*bytes);
+    /// The room on a new disk.
+    fn room(&self) -> Result<Room, HarnessFault> {
+        if let Some(room) = self.room.get() {
+            return Ok(*room);
         }
-        let blank = self.blank.clone();
-        let measured = self.examiners.each([blank], |examiner, disk| examiner.capacity(&disk))?;
-        let bytes = measured.first().copied().unwrap_or(0);
-        Ok(*self.capacity_bytes.get_or_init(|| bytes))
+        let room = Room::measure(|max_bytes| {
+            let measure =
+                move |examiner: &mut Examiner, disk: Image| examiner.capacity(&disk, max_bytes);
+            let measured = self.examiners.each([self.blank.clone()], measure)?;
+            Ok(measured.first().copied().unwrap_or(0))
+        })?;
+        Ok(*self.room.get_or_init(|| room))
     }
 
     /// What an interrupted recovery of a disk comes to, if not to the same tree.
@@ -356,10 +360,10 @@ impl KernelDisks {
         disks: &[Image],
         questions: &Questions,
     ) -> Result<Vec<Arc<Facts>>, HarnessFault> {
-        let capacity_bytes = questions.usable.then(|| self.capacity_bytes()).transpose()?;
+        let room = questions.usable.then(|| self.room()).transpose()?;
         let asked = *questions;
         let facts = pool.each(disks.to_vec(), move |examiner, disk| {
-            examiner.examine(&disk, &asked, capacity_bytes)
+            examiner.examine(&disk, &asked, room.map(|room| room.of(&disk)))
         })?;
         let mut all = Vec::new();
         for (disk, mut facts) in disks.iter().zip(facts) {

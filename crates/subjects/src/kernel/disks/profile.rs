@@ -127,6 +127,11 @@ impl CrashProfile {
         if let (Some(command), Some(checker)) = (&self.disk.check, &mut recipe.checker) {
             checker.program.command = command.split_whitespace().map(str::to_owned).collect();
         }
+        self.add_options(recipe)
+    }
+
+    /// The recipe with the mount options alone.
+    pub(crate) fn add_options(&self, mut recipe: Recipe) -> Recipe {
         recipe.options.extend(self.disk.mount_options.iter().cloned());
         recipe
     }

@@ -18,6 +18,7 @@ use fathom_block::disks::{Checked, Questions};
 use fathom_core::Digest;
 
 use super::shared::UNIT_BYTES;
+use super::usable::Filling;
 
 /// One answer of so many is verified.
 const VERIFIED_EVERY: u64 = 100;
@@ -49,7 +50,7 @@ pub(super) struct Asked {
     pub(super) questions: Questions,
     /// The tree of the first look, which the second one is compared with.
     pub(super) tree: Digest,
-    pub(super) capacity_bytes: Option<u64>,
+    pub(super) filling: Option<Filling>,
 }
 
 /// An answer without an examination.
@@ -174,8 +175,7 @@ mod tests {
 
     use super::*;
 
-    const ASKED: Asked =
-        Asked { questions: Questions::TREE, tree: Digest(1), capacity_bytes: None };
+    const ASKED: Asked = Asked { questions: Questions::TREE, tree: Digest(1), filling: None };
 
     fn disk() -> Image {
         let mut disk = Image::new(16 * UNIT_BYTES, Erased::Zeros);
@@ -203,7 +203,7 @@ mod tests {
         for asked in [
             Asked { questions: Questions::VIEW, ..ASKED },
             Asked { tree: Digest(2), ..ASKED },
-            Asked { capacity_bytes: Some(1), ..ASKED },
+            Asked { filling: Some(Filling { max_bytes: 1, fits_bytes: 1 }), ..ASKED },
         ] {
             assert_eq!(answer(&memo, &asked, &disk()), None, "something else was asked");
         }
