@@ -115,13 +115,15 @@ impl History {
         (!is_touched).then(|| said.blocks_512.min(asked_for))
     }
 
-    /// Whether anything has set the modification time of a file since a moment; what writes, cuts,
-    /// allocates or punches does.
+    /// Whether anything has set the modification time of a file since a moment, or could have; what writes,
+    /// cuts, allocates or punches does.
     fn is_modified(&self, ino: Ino, since: usize) -> bool {
         let mtime = |moment: &Moment| -> Option<Stamp> {
             Some(moment.model.volume().attr(ino).ok()?.times.mtime)
         };
         let then = mtime(&self.moments[since]);
-        self.moments[since..].iter().any(|later| mtime(later) != then)
+        let later = &self.moments[since..];
+        later.iter().any(|later| mtime(later) != then)
+            || later.iter().skip(1).any(|later| later.truncated == Some(ino))
     }
 }

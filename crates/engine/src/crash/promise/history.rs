@@ -11,7 +11,7 @@ use std::sync::Arc;
 use fathom_block::Guarantee;
 use fathom_block::backed::{Data, DurableBy, Makes, Order, promised};
 use fathom_core::flags::{MsyncFlags, OpenFlags};
-use fathom_core::{Digest, Entry, FsBytes, FsPath, Kind, Op, Slot, Tree};
+use fathom_core::{Digest, Entry, FsBytes, FsPath, Kind, Op, Slot, Target, Tree};
 use fathom_model::{Ino, Model, ROOT, TreeOptions};
 
 use super::accounts::{AccountClaims, DurableAccount};
@@ -32,6 +32,9 @@ pub(super) struct Moment {
     pub(super) call: String,
     /// Up to where the operation allocated, if it was `fallocate`: a size on the way to a later one.
     pub(super) allocated_to: Option<u64>,
+    /// The file that the operation truncates, to whatever size. To the size that it has, the reference leaves
+    /// its times alone; file systems may set them (`ext4_truncate()` does).
+    pub(super) truncated: Option<Ino>,
     pub(super) model: Model,
     pub(super) tree: Tree,
     /// The digest of the tree without contents and sizes of files.
@@ -65,6 +68,7 @@ impl Moment {
             op: op.map_or_else(|| "the start".to_owned(), Op::to_string),
             call: op.map_or_else(String::new, describe_change),
             allocated_to,
+            truncated: op.and_then(|op| truncated_by(op, model)),
             model: model.clone(),
             tree,
             metadata,
@@ -86,6 +90,20 @@ impl Moment {
         let names = self.names.iter().map(|(name, to)| (name, *to));
         let names = names.filter(|(name, to)| *to == ino || name.0 == ino);
         (self.objects.get(&ino).map(without), names.collect())
+    }
+}
+
+/// The file that an operation truncates.
+fn truncated_by(op: &Op, after: &Model) -> Option<Ino> {
+    match op {
+        Op::Truncate { target: Target::Slot(slot), .. } => after.slot_ino(*slot),
+        Op::Truncate { target: Target::Path(path) | Target::Link(path), .. } => {
+            after.volume().find(path, true)
+        }
+        Op::Open { path, flags, .. } if flags.contains(OpenFlags::O_TRUNC) => {
+            after.volume().find(path, true)
+        }
+        _ => None,
     }
 }
 
