@@ -1,12 +1,15 @@
-//! What a swarm costs: the same 18 tasks by hand and through an engine, in alternating pairs; a guest against
-//! plain processes; uniting results.
+//! What a swarm costs: the same 18 tasks by hand and through an engine, in alternating pairs; guests against plain
+//! processes; uniting results.
 //!
 //! Overhead is that of the time on a clock. That of the processors, which other work on the machine changes little,
-//! is told beside it for the local engine.
+//! is told beside it for the local engine. Slurm takes some seconds to start anything, so that a side must take a
+//! minute: 18 tasks with 18 philosophers do on two processors.
 //!
-//! `FATHOM_BENCH_PAIRS` (5) pairs of each; Slurm if `SLURM_CONF` names a cluster; a guest if
-//! `FATHOM_GUEST_KERNEL` names a kernel and this is root. `FATHOM_BENCH_RUNS` (3000) synthetic runs are united.
-//! `FATHOM_BENCH_PARTS` (local,slurm,guest,merge) measures some of it only; what was not measured is null.
+//! `FATHOM_BENCH_PAIRS` (5) pairs of each; Slurm if `SLURM_CONF` names a cluster of three nodes; guests if
+//! `FATHOM_GUEST_KERNEL` names a kernel and this is root. `FATHOM_BENCH_SIZE` (18) philosophers, or several numbers
+//! (`16,17,18`) for a table of which the last row is the result; `FATHOM_BENCH_OPS` (12000) operations of each task
+//! of `check ext4`; `FATHOM_BENCH_RUNS` (3000) synthetic runs are united. `FATHOM_BENCH_PARTS`
+//! (local,slurm,guest,merge) measures some of it only; what was not measured is null.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +18,7 @@ use std::time::Instant;
 
 use fathom_record::run::{Count, Kind, Run, Sample};
 use fathom_record::{STATES_FILE, VisitedStates};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const FATHOM: &str = env!("CARGO_BIN_EXE_fathom");
 
@@ -23,7 +26,7 @@ const FATHOM: &str = env!("CARGO_BIN_EXE_fathom");
 const TASKS: usize = 18;
 
 fn main() {
-    let pairs = number("FATHOM_BENCH_PAIRS", 5);
+    let pairs = number("FATHOM_BENCH_PAIRS", 5).max(1);
     let parts = std::env::var("FATHOM_BENCH_PARTS");
     let parts = parts.unwrap_or_else(|_| "local,slurm,guest,merge".to_owned());
     let is_wanted = |part: &str| parts.split(',').any(|wanted| wanted == part);
@@ -31,26 +34,38 @@ fn main() {
     let own = rustix::process::getpid();
     rustix::process::set_child_subreaper(Some(own)).expect("Linux has it");
     let dir = tempfile::tempdir().expect("a directory");
-    let plan = philosophers(dir.path());
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    println!(
-        "{TASKS} tasks of philosophers, {pairs} pairs, seconds by hand and through the engine"
-    );
-    let local = is_wanted("local").then(|| overhead(dir.path(), &plan, "local", cores, pairs));
-    let has_slurm = is_wanted("slurm") && std::env::var_os("SLURM_CONF").is_some();
-    // Three nodes with all cores of this machine each.
-    let slurm = has_slurm.then(|| overhead(dir.path(), &plan, "slurm", cores * 3, pairs));
-    let guest = is_wanted("guest").then(|| guest_vs_plain(dir.path())).flatten();
+    let places = places();
+    println!("{TASKS} tasks, {pairs} pairs, seconds by hand and through the engine");
+    let mut rows = Vec::new();
+    let sizes = std::env::var("FATHOM_BENCH_SIZE").unwrap_or_else(|_| "18".to_owned());
+    for size in sizes.split(',').filter_map(|size| size.parse().ok()) {
+        let plan = philosophers(dir.path(), size);
+        let places = places.iter().filter(|place| is_wanted(place.on));
+        rows.extend(
+            places.map(|place| Row { size, costs: costs(dir.path(), &plan, place, pairs) }),
+        );
+    }
+    tell(&rows);
+    let guests: Vec<Guests> = match is_wanted("guest") {
+        true => places.iter().filter_map(|place| guests(dir.path(), place, pairs)).collect(),
+        false => Vec::new(),
+    };
     let merged = is_wanted("merge").then(|| {
         let (rate, seconds, memory) = merge_rate(dir.path(), number("FATHOM_BENCH_RUNS", 3000));
         println!("uniting: {rate:.0} runs/s, {seconds:.2} s, {} MiB", memory >> 20);
         (rate, seconds, memory >> 20)
     });
+    let on = |on: &str| rows.iter().rfind(|row| row.costs.on == on).map(|row| &row.costs);
+    let guests_on = |on: &str| guests.iter().find(|guests| guests.on == on);
     let result = json!({
-        "engine_overhead_local": local.map(|overhead| overhead.clock),
-        "engine_processor_overhead_local": local.map(|overhead| overhead.processors),
-        "engine_overhead_slurm": slurm.map(|overhead| overhead.clock),
-        "guest_vs_plain": guest,
+        "engine_overhead_local": on("local").map(Costs::overhead),
+        "engine_processor_overhead_local": on("local").map(Costs::processor_overhead),
+        "engine_overhead_slurm": on("slurm").map(Costs::overhead),
+        "guest_vs_plain": guests_on("local").map(|guests| guests.vs_plain),
+        "guest_vs_plain_slurm": guests_on("slurm").map(|guests| guests.vs_plain),
+        "guest_engine_overhead_local": guests_on("local").map(|guests| guests.overhead),
+        "guest_engine_overhead_slurm": guests_on("slurm").map(|guests| guests.overhead),
+        "philosophers": rows.iter().map(Row::json).collect::<Vec<_>>(),
         "merge_runs_per_s": merged.map(|(rate, ..)| rate),
         "merge_seconds": merged.map(|(_, seconds, _)| seconds),
         "merge_memory_mib": merged.map(|(.., memory)| memory),
@@ -62,69 +77,208 @@ fn number(name: &str, default: usize) -> usize {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Searches of some seconds each, of the same length in every order.
-fn philosophers(dir: &Path) -> String {
-    let size = number("FATHOM_BENCH_SIZE", 17);
-    let plan = dir.join("plan.toml");
+/// Where tasks run: the name of the engine, and how many run at once.
+struct Place {
+    on: &'static str,
+    at_once: usize,
+}
+
+/// This machine, and three nodes with all of its cores each, if there is a cluster.
+fn places() -> Vec<Place> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut places = vec![Place { on: "local", at_once: cores }];
+    if std::env::var_os("SLURM_CONF").is_some() {
+        places.push(Place { on: "slurm", at_once: cores * 3 });
+    }
+    places
+}
+
+/// A plan, and the commands that it stands for.
+struct Plan {
+    path: String,
+    commands: Vec<Vec<String>>,
+}
+
+impl Plan {
+    fn write(dir: &Path, name: &str, text: &str) -> Plan {
+        let path = dir.join(name);
+        fs::write(&path, text).expect("the plan");
+        let path = path.display().to_string();
+        let dry = Command::new(FATHOM).args(["swarm", &path, "--dry-run"]).output();
+        let dry = dry.expect("it starts");
+        let text = String::from_utf8_lossy(&dry.stdout).into_owned();
+        let commands: Vec<Vec<String>> = text
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .map(|line| line.split(' ').skip(1).map(str::to_owned).collect())
+            .collect();
+        assert_eq!(commands.len(), TASKS, "{text}{}", String::from_utf8_lossy(&dry.stderr));
+        Plan { path, commands }
+    }
+}
+
+/// Searches of the same length in every order.
+fn philosophers(dir: &Path, size: usize) -> Plan {
     let text = format!(
-        "tasks = {TASKS}\n[limits]\nmemory = \"1G\"\n\
+        "tasks = {TASKS}\n[limits]\nmemory = \"2G\"\n\
          [[campaign]]\ncommand = \"design philosophers --size {size} --jobs 1\"\n\
          vary = {{ action-order = [\"{{seed}}\"] }}\n"
     );
-    fs::write(&plan, text).expect("the plan");
-    plan.display().to_string()
+    Plan::write(dir, &format!("philosophers-{size}.toml"), &text)
 }
 
-/// What an engine costs, as a part of what the commands cost by themselves.
+/// All tasks, once.
 #[derive(Clone, Copy)]
-struct Overhead {
-    clock: f64,
+struct Turn {
+    seconds: f64,
+    /// Time of processors.
     processors: f64,
+    /// Sums of what the tasks have done.
+    states: u64,
+    operations: u64,
 }
 
-/// The medians of the ratios of pairs, minus one.
-fn overhead(dir: &Path, plan: &str, on: &str, at_once: usize, pairs: usize) -> Overhead {
-    let dry = Command::new(FATHOM).args(["swarm", plan, "--dry-run"]).output().expect("it starts");
-    let dry = String::from_utf8_lossy(&dry.stdout).into_owned();
-    let commands: Vec<Vec<String>> = dry
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .map(|line| line.split(' ').skip(1).map(str::to_owned).collect())
-        .collect();
-    assert_eq!(commands.len(), TASKS, "{dry}");
-    let (mut clock, mut processors) = (Vec::new(), Vec::new());
-    for pair in 0..pairs {
-        let hand = timed(|| by_hand(&dir.join(format!("hand-{on}-{pair}")), &commands, at_once));
-        let out = dir.join(format!("swarm-{on}-{pair}")).display().to_string();
-        let engine = timed(|| {
-            let mut swarm = Command::new(FATHOM);
-            swarm.args(["swarm", plan, "--on", on, "--out", &out, "--json"]);
-            let code = swarm.stdout(Stdio::null()).stderr(Stdio::null()).status();
-            assert!(code.expect("it starts").code() != Some(2), "the swarm failed: {out}");
-        });
-        println!(
-            "{on}: {:.2} s by hand, {:.2} s; {:.2} and {:.2} s of processors",
-            hand.0, engine.0, hand.1, engine.1
-        );
-        clock.push(engine.0 / hand.0);
-        processors.push(engine.1 / hand.1);
+impl Turn {
+    fn of(out: &Path, work: impl FnOnce()) -> Turn {
+        let (began, before) = (Instant::now(), processor_seconds());
+        work();
+        let seconds = began.elapsed().as_secs_f64();
+        // Until there are none.
+        while rustix::process::wait(rustix::process::WaitOptions::empty()).is_ok() {}
+        let (states, operations) = done(out);
+        // It may be gigabytes; the next turn has a place of its own.
+        let _ = fs::remove_dir_all(out);
+        Turn { seconds, processors: processor_seconds() - before, states, operations }
     }
-    Overhead { clock: median(clock) - 1.0, processors: median(processors) - 1.0 }
+
+    fn by_hand(out: &Path, plan: &Plan, place: &Place) -> Turn {
+        Turn::of(out, || by_hand(out, &plan.commands, place.at_once))
+    }
+
+    fn by_engine(out: &Path, plan: &Plan, place: &Place) -> Turn {
+        Turn::of(out, || {
+            let mut swarm = Command::new(FATHOM);
+            swarm.args(["swarm", &plan.path, "--on", place.on, "--json", "--out"]).arg(out);
+            let output = swarm.stderr(Stdio::inherit()).output().expect("it starts");
+            let last = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(output.status.code() != Some(2), "the swarm failed: {last}");
+        })
+    }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+/// States and operations of the complete runs below a directory.
+fn done(out: &Path) -> (u64, u64) {
+    let (mut states, mut operations) = (0, 0);
+    for entry in fs::read_dir(out).into_iter().flatten().flatten() {
+        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) || entry.file_name() == "united" {
+            continue;
+        }
+        let (more_states, more_operations) = match Run::read(&entry.path()) {
+            Ok(run) if run.complete => {
+                (run.count("states").unwrap_or(0), run.count("operations").unwrap_or(0))
+            }
+            Ok(_) => (0, 0),
+            Err(_) => done(&entry.path()),
+        };
+        (states, operations) = (states + more_states, operations + more_operations);
+    }
+    (states, operations)
+}
+
+/// What an engine costs beside the commands by themselves, in pairs of turns by hand and through it.
+struct Costs {
+    on: &'static str,
+    turns: Vec<(Turn, Turn)>,
+}
+
+impl Costs {
+    /// The median of the ratios of pairs, minus one.
+    fn overhead(&self) -> f64 {
+        median(self.turns.iter().map(|(hand, engine)| engine.seconds / hand.seconds)) - 1.0
+    }
+
+    fn processor_overhead(&self) -> f64 {
+        median(self.turns.iter().map(|(hand, engine)| engine.processors / hand.processors)) - 1.0
+    }
+
+    fn seconds(&self) -> (f64, f64) {
+        let hand = median(self.turns.iter().map(|(hand, _)| hand.seconds));
+        (hand, median(self.turns.iter().map(|(_, engine)| engine.seconds)))
+    }
+}
+
+/// Turns by hand and through the engine; who comes first changes.
+fn costs(dir: &Path, plan: &Plan, place: &Place, pairs: usize) -> Costs {
+    let mut turns = Vec::new();
+    for pair in 0..pairs {
+        let hand = || Turn::by_hand(&dir.join("hand"), plan, place);
+        let engine = || Turn::by_engine(&dir.join("swarm"), plan, place);
+        let (hand, engine) = if pair % 2 == 0 {
+            let hand = hand();
+            (hand, engine())
+        } else {
+            let engine = engine();
+            (hand(), engine)
+        };
+        println!(
+            "{}: {:.2} s by hand, {:.2} s; {:.2} and {:.2} s of processors",
+            place.on, hand.seconds, engine.seconds, hand.processors, engine.processors
+        );
+        assert_eq!(hand.states, engine.states, "the same tasks visit the same states");
+        turns.push((hand, engine));
+    }
+    Costs { on: place.on, turns }
+}
+
+/// A size of the table.
+struct Row {
+    size: usize,
+    costs: Costs,
+}
+
+impl Row {
+    fn states(&self) -> u64 {
+        self.costs.turns[0].0.states
+    }
+
+    fn json(&self) -> Value {
+        let (hand, engine) = self.costs.seconds();
+        json!({
+            "philosophers": self.size, "on": self.costs.on, "states": self.states(),
+            "hand_seconds": hand, "engine_seconds": engine,
+            "hand_states_per_s": self.states() as f64 / hand,
+            "engine_states_per_s": self.states() as f64 / engine,
+        })
+    }
+}
+
+/// The table of the study that this follows: medians of the pairs.
+fn tell(rows: &[Row]) {
+    if rows.is_empty() {
+        return;
+    }
+    println!("philosophers  engine  total states   by hand: s, states/s   engine: s, states/s");
+    for row in rows {
+        let (hand, engine) = row.costs.seconds();
+        let states = row.states() as f64;
+        println!(
+            "{:12}  {:6}  {:12}   {:10.2} {:11.0}   {:9.2} {:11.0}",
+            row.size,
+            row.costs.on,
+            row.states(),
+            hand,
+            states / hand,
+            engine,
+            states / engine
+        );
+    }
+}
+
+/// The middle one, or the upper one of the two in the middle.
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
-}
-
-/// The seconds of some work on a clock, and those that its processes had a processor.
-fn timed(work: impl FnOnce()) -> (f64, f64) {
-    let (began, before) = (Instant::now(), processor_seconds());
-    work();
-    let seconds = began.elapsed().as_secs_f64();
-    // Until there are none.
-    while rustix::process::wait(rustix::process::WaitOptions::empty()).is_ok() {}
-    (seconds, processor_seconds() - before)
 }
 
 /// Time of processors that children of this process have used that have ended.
@@ -155,21 +309,64 @@ fn by_hand(dir: &Path, commands: &[Vec<String>], at_once: usize) {
     });
 }
 
-/// Operations per second of `check ext4` in a guest, relative to the host.
-fn guest_vs_plain(dir: &Path) -> Option<f64> {
+/// What guests cost on a place.
+struct Guests {
+    on: &'static str,
+    /// Operations per second in guests, relative to the same tasks on the kernel of the machine.
+    vs_plain: f64,
+    /// What the engine adds to the guests that are started by hand.
+    overhead: f64,
+}
+
+/// The same tasks of `check ext4` on the kernel of the machine, in guests, and in guests by hand; who comes first
+/// changes.
+fn guests(dir: &Path, place: &Place, pairs: usize) -> Option<Guests> {
     let kernel = std::env::var("FATHOM_GUEST_KERNEL").ok()?;
-    let rate = |more: &[&str]| -> Option<f64> {
-        let out = dir.join(format!("guest-{}", more.len())).display().to_string();
-        let mut command = Command::new(FATHOM);
-        command.args(["check", "ext4", "--ops", "20000", "--seed", "1", "--json", "--out", &out]);
-        let output = command.args(more).stderr(Stdio::null()).output().ok()?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let value: serde_json::Value = serde_json::from_str(text.lines().last()?).ok()?;
-        Some(value["ops"].as_f64()? / value["seconds"].as_f64()?)
+    if !rustix::process::geteuid().is_root() {
+        println!("guests: nothing to compare with, the kernel's ext4 needs root");
+        return None;
+    }
+    // A path must be the same for tasks in other directories; a name is one everywhere.
+    let kernel = fs::canonicalize(&kernel).map_or(kernel, |path| path.display().to_string());
+    let ops = number("FATHOM_BENCH_OPS", 12_000);
+    let text = |more: &str| {
+        format!(
+            "tasks = {TASKS}\nprivileged = true\n[limits]\nmemory = \"1G\"\n\
+             [[campaign]]\ncommand = \"check ext4 --ops {ops}\"\n{more}\n"
+        )
     };
-    let (plain, guest) = (rate(&[])?, rate(&["--guest", &kernel])?);
-    println!("check ext4: {plain:.0} operations/s plain, {guest:.0} in a guest");
-    Some(guest / plain)
+    let plain = Plan::write(dir, "plain.toml", &text(""));
+    let guest = Plan::write(dir, "guest.toml", &text(&format!("kernels = [\"{kernel}\"]")));
+    let (mut vs_plain, mut overhead) = (Vec::new(), Vec::new());
+    for pair in 0..pairs {
+        let mut turns = [None; 3];
+        for side in 0..3 {
+            let side = (side + pair) % 3;
+            let out = dir.join(format!("ext4-{side}"));
+            turns[side] = Some(match side {
+                0 => Turn::by_engine(&out, &plain, place),
+                1 => Turn::by_engine(&out, &guest, place),
+                _ => Turn::by_hand(&out, &guest, place),
+            });
+        }
+        let [plain, guest, hand] = turns.map(|turn| turn.expect("all three ran"));
+        let rate = |turn: Turn| turn.operations as f64 / turn.seconds;
+        println!(
+            "{}, check ext4: {:.2} s plain, {:.2} s in guests, {:.2} s in guests by hand; \
+             {:.0}, {:.0} and {:.0} operations/s",
+            place.on,
+            plain.seconds,
+            guest.seconds,
+            hand.seconds,
+            rate(plain),
+            rate(guest),
+            rate(hand)
+        );
+        vs_plain.push(rate(guest) / rate(plain));
+        overhead.push(rate(hand) / rate(guest) - 1.0);
+    }
+    let (vs_plain, overhead) = (median(vs_plain.into_iter()), median(overhead.into_iter()));
+    Some(Guests { on: place.on, vs_plain, overhead })
 }
 
 /// Unites synthetic runs: runs per second, seconds, the most memory.

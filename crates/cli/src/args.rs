@@ -127,7 +127,8 @@ pub(crate) struct CheckArgs {
     /// Which state comes next: tour, dfs, walk
     #[arg(long, value_name = "NAME", default_value = "tour")]
     pub(crate) strategy: Strategy,
-    /// Where operations come from: ops, layered, layered:PRESET (default, dogfood, dogfood-b3, wide)
+    /// Where operations come from: ops, layered, layered:PRESET (default, dogfood, dogfood-b3, wide, large), printed
+    /// (the three workloads that the paper of layered workloads prints, once)
     #[arg(long, value_name = "SOURCE", default_value = "ops", value_parser = workload)]
     pub(crate) workload: Workload,
     /// Let so many callers work at once, and look for an order of their calls that explains every answer
@@ -139,6 +140,9 @@ pub(crate) struct CheckArgs {
     /// What every round of --callers is about: data, names, directories, exclusive, attributes, listing, mixed
     #[arg(long, value_name = "NAME", requires = "callers", value_parser = theme)]
     pub(crate) theme: Option<Theme>,
+    /// Run the operations of each round of --callers under so many schedules, each with delays of its own [default: 3]
+    #[arg(long, value_name = "K", requires = "callers", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) schedules: Option<u16>,
     /// Let every request to the disk take up to so many microseconds, as the seed says: free where the clock
     /// of a guest is virtual
     #[arg(long, value_name = "MICROSECONDS", requires = "callers")]
@@ -522,6 +526,9 @@ pub(crate) struct ReplayArgs {
     /// that cannot be found out
     #[arg(long, requires = "guest")]
     pub(crate) bisect: bool,
+    /// Leave no run.json: the finding is thrown away
+    #[arg(long, hide = true)]
+    pub(crate) scratch: bool,
 }
 
 #[derive(Debug, Args)]
@@ -790,13 +797,18 @@ pub(crate) fn jobs(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| format!("{text:?} is no number of threads: give at most {JOBS_MAX}"))
 }
 
-/// `ops`, `layered` or `layered:PRESET`.
+/// `ops`, `layered`, `layered:PRESET` or `printed`.
 fn workload(text: &str) -> Result<Workload, String> {
     let preset = match text.split_once(':') {
         None if text == "ops" => return Ok(Workload::Ops),
+        None if text == "printed" => return Ok(Workload::Printed),
         None if text == "layered" => "default",
         Some(("layered", preset)) => preset,
-        _ => return Err(format!("{text:?} is no source of operations: give ops or layered")),
+        _ => {
+            return Err(format!(
+                "{text:?} is no source of operations: give ops, layered or printed"
+            ));
+        }
     };
     let preset = Preset::named(preset).map_err(|error| error.to_string())?;
     Ok(Workload::Layered(Box::new(preset)))

@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use fathom_subjects::SubjectError;
 use fathom_subjects::catalogue::{Asked, CatalogueError};
-use fathom_subjects::kernel::drawn::{self, Combination, Drawn, Learned};
+use fathom_subjects::kernel::drawn::{self, Combination, Drawn, Learned, NothingWorks};
 
 use crate::subjects::Spec;
 
@@ -68,8 +68,12 @@ pub(crate) fn draw(spec: &Spec, seed: u64, out: &Path, dry_run: bool) -> Result<
         // Without it they are tried again: no reason to give up.
         let _ = fs::create_dir_all(out).and_then(|()| fs::write(&file, text));
     }
-    let Some(drawn) = drawn else {
-        bail!("{base}: every combination of options that was drawn is refused: try plain {base}");
+    let drawn = match drawn {
+        Ok(drawn) => drawn,
+        Err(NothingWorks { refused, known }) => bail!(
+            "{base}: no combination of options works: {refused} that were tried are refused, {known} more were \
+             known to be: try plain {base}"
+        ),
     };
     Ok(WithOptions { spec: with(spec, &drawn.combination)?, drawn })
 }

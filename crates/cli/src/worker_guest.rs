@@ -157,7 +157,7 @@ impl Record for GuestDisks {
         let ops = workload.ops.iter().map(|op| (*op).clone()).collect();
         let (base, end, look) = (base.clone(), workload.end, workload.look);
         match self.ask(&[Question::Record { base, ops, end, look }])?.pop() {
-            Some(Answer::Recorded(recorded)) => Ok(recorded),
+            Some(Answer::Recorded(recorded)) => Ok(recorded.map(|recording| *recording)),
             other => Err(unexpected(other)),
         }
     }

@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 
 use common::running::is_root;
-use common::{ask, json, scratch};
+use common::{ask, command, json, scratch};
 
 #[test]
 fn the_reference_is_explained_and_a_race_is_found_and_repeated() {
@@ -80,21 +80,44 @@ fn a_seed_is_one_order_of_calls_in_a_guest() {
     };
     let dir = scratch();
     let run = |seed: &str, delay: &str| {
-        let args = ["check", "ext4", "--callers", "4", "--ops", "800", "--guest", &kernel];
+        let args = ["check", "ext4", "--callers", "4", "--ops", "1600", "--guest", &kernel];
         let more = ["--seed", seed, "--disk-delay", delay, "--json"];
         let (code, report) = json(&[&args[..], &more].concat(), dir.path());
         assert_eq!(code, 0, "{report}");
-        assert!(report["ops"].as_u64() >= Some(800) && report["remounts"].as_u64() > Some(0));
+        assert!(report["ops"].as_u64() >= Some(1600) && report["remounts"].as_u64() > Some(0));
         let histories = report["histories"].as_str().expect("a digest").to_owned();
         (histories, report["overlaps"].as_u64().unwrap_or_default())
     };
     let first = run("5", "0");
-    assert_eq!(run("5", "0"), first);
-    assert_ne!(run("6", "0"), first);
+    for _ in 0..2 {
+        assert_eq!(run("5", "0"), first);
+    }
+    let others = [run("6", "0"), run("7", "0")];
+    assert!(others[0].0 != first.0 && others[1].0 != first.0 && others[0].0 != others[1].0);
     // Requests to the disk that take their time are another schedule, with more calls that overlap.
     let late = run("5", "50");
     assert_eq!(run("5", "50"), late);
     assert!(late.0 != first.0 && late.1 > first.1, "{late:?} {first:?}");
+}
+
+/// What was found in a guest is shown again by every boot of its replay, in the same way.
+#[test]
+fn two_boots_of_a_replay_go_the_same_way() {
+    let Ok(kernel) = std::env::var("FATHOM_GUEST_KERNEL") else {
+        let test = "two_boots_of_a_replay_go_the_same_way";
+        return println!("SKIP {test}: set FATHOM_GUEST_KERNEL to a kernel with time travel");
+    };
+    let dir = scratch();
+    let racy = ["check", "model:race-append", "--callers", "4", "--ops", "4000", "--first"];
+    let args = [&racy[..], &["--seed", "1", "--guest", &kernel, "--json"]].concat();
+    let (code, report) = json(&args, dir.path());
+    assert_eq!(code, 1, "{report}");
+    let id = report["findings"][0]["id"].as_str().expect("an id");
+    let boot = || json(&["replay", id, "--guest", &kernel, "--json"], dir.path());
+    let (code, first) = boot();
+    assert!(code == 0 && first["shown"].as_u64() > Some(0), "{first}");
+    assert_eq!(first["same_every_time"], true, "{first}");
+    assert_eq!(boot(), (code, first));
 }
 
 /// Options that do not go together are learned and counted; the run goes on with some that do.
@@ -117,6 +140,79 @@ fn options_that_are_refused_are_counted_and_the_run_goes_on() {
     assert!(text.contains("ext4"), "{text}");
 }
 
+/// Options with which nothing can be made: the command ends, and says how many were refused.
+#[test]
+fn options_that_never_mount_end_the_run() {
+    if !is_root() {
+        return println!("SKIP options_that_never_mount_end_the_run: needs root");
+    }
+    use std::os::unix::fs::PermissionsExt;
+    let dir = scratch();
+    // A formatting program that refuses everything; so nothing is mounted here.
+    let programs = dir.path().join("programs");
+    fs::create_dir(&programs).expect("a directory");
+    let refuses = programs.join("mkfs.jfs");
+    fs::write(&refuses, "#!/bin/sh\necho unknown option >&2\nexit 1\n").expect("a file");
+    fs::set_permissions(&refuses, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let args = ["check", "jfs", "--options", "random", "--on-host", "--ops", "20", "--seed", "1"];
+    let run = || {
+        let mut command = command(&args, dir.path());
+        let command = command.env("PATH", format!("{}:{path}", programs.display()));
+        let answer = command.output().expect("the program starts");
+        (answer.status.code(), String::from_utf8_lossy(&answer.stderr).into_owned())
+    };
+    let (code, first) = run();
+    assert_eq!(code, Some(2), "{first}");
+    assert!(first.contains("no combination of options works"), "{first}");
+    let refused = |text: &str| {
+        let words: Vec<&str> = text.split(' ').collect();
+        let at = words.iter().position(|word| *word == "works:").expect("how many");
+        words[at + 1].parse::<u64>().expect("a number")
+    };
+    assert!(refused(&first) >= 1, "{first}");
+    // By now all of them are known.
+    let (code, second) = run();
+    assert!(code == Some(2) && refused(&second) < refused(&first), "{second}");
+}
+
+/// The power fails during a layered workload of a file system that keeps its promises.
+#[test]
+fn the_power_fails_during_layered_workloads() {
+    if !is_root() {
+        return println!("SKIP the_power_fails_during_layered_workloads: needs root");
+    }
+    let dir = scratch();
+    let args = ["crash", "ext4", "--workload", "layered", "--level", "linear", "--seed", "1"];
+    let (code, report) = json(&[&args[..], &["--budget", "20s", "--json"]].concat(), dir.path());
+    assert_eq!(code, 0, "{report}");
+    assert!(report["crash_states"].as_u64() > Some(100), "{report}");
+}
+
+/// A swarm plan takes them as `check` does: its tasks are commands with a preset and a seed each.
+#[test]
+fn a_swarm_executes_layered_workloads() {
+    let dir = scratch();
+    let plan = "tasks = 3\n[limits]\ncpus = 1\nmemory = \"256M\"\nat_once = 2\n[[campaign]]\n\
+        command = \"check model --mutant mkdir-nlink --workload layered --ops 3000\"\n";
+    fs::write(dir.path().join("plan.toml"), plan).expect("a file");
+    let (code, dry) = json(&["swarm", "plan.toml", "--dry-run", "--json"], dir.path());
+    assert_eq!(code, 0, "{dry}");
+    let lines: Vec<&str> =
+        dry["tasks"].as_array().expect("tasks").iter().filter_map(|line| line.as_str()).collect();
+    assert_eq!(lines.len(), 3);
+    assert!(lines.iter().all(|line| line.contains("--workload layered")), "{lines:?}");
+    let swarm = ask(&["swarm", "plan.toml", "--out", "swarm"], dir.path());
+    assert_eq!(swarm.code, 1, "{} {}", swarm.out, swarm.err);
+    let (_, status) = json(&["swarm", "status", "--out", "swarm", "--json"], dir.path());
+    assert_eq!(status["runs"], 3, "{status}");
+    assert_eq!(status["findings"].as_array().map(Vec::len), Some(1), "{status}");
+    let refused = plan.replace("layered", "layered:dogfod");
+    fs::write(dir.path().join("plan.toml"), refused).expect("a file");
+    let refused = ask(&["swarm", "plan.toml", "--dry-run"], dir.path());
+    assert!(refused.code == 2 && refused.err.contains("dogfood-b3"), "{}", refused.err);
+}
+
 #[test]
 fn layered_workloads_are_executed_and_a_mutant_is_found() {
     let dir = scratch();
@@ -135,14 +231,16 @@ fn layered_workloads_are_executed_and_a_mutant_is_found() {
 #[test]
 fn what_cannot_be_done_is_refused_with_the_next_step() {
     let dir = scratch();
-    let table: [(&[&str], &str); 9] = [
+    let table: [(&[&str], &str); 11] = [
         (&["--callers", "0"], "at least 1 and at most 64"),
         (&["--callers", "65"], "at least 1 and at most 64"),
         (&["--callers", "many"], "is no number of callers"),
         (&["--callers", "2", "--theme", "weather"], "give one of data, names"),
         (&["--theme", "data"], "--callers"),
+        (&["--callers", "2", "--schedules", "0"], "1..=1000"),
+        (&["--schedules", "2"], "--callers"),
         (&["--workload", "layered:dogfod"], "give one of default, dogfood"),
-        (&["--workload", "onions"], "give ops or layered"),
+        (&["--workload", "onions"], "give ops, layered or printed"),
         (&["--workload", "layered", "--callers", "2"], "leave one of them out"),
         (&["--callers", "2", "--against", "model,reffs"], "leave --against out"),
     ];

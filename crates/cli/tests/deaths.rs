@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::running::{Running, is_root, piped, signal, wait_for};
-use common::{ask, json, scratch};
+use common::{ask, command, json, scratch};
 use serde_json::Value;
 
 fn text(bytes: &[u8]) -> String {
@@ -103,6 +103,21 @@ fn a_worker_whose_thread_the_kernel_ended_is_a_finding() {
 #[test]
 fn a_worker_that_uses_up_the_memory_is_a_finding() {
     dies("test:eats-memory-after-3", &["--memory-max", "300M"], "out_of_memory", " memory");
+}
+
+/// A swarm tells its task how much memory it has; without that the kernel would end whatever it likes.
+#[test]
+fn the_memory_that_whoever_started_it_allows_is_the_limit() {
+    let dir = scratch();
+    let args = ["check", "test:eats-memory-after-3", "--ops", "5000", "--seed", "1", "--json"];
+    let mut check = command(&args, dir.path());
+    let allowed = (375_u64 << 20).to_string();
+    let output = check.env("FATHOM_MEMORY_MAX_BYTES", allowed).output().expect("it starts");
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{out}{err}");
+    assert!(err.contains("300 MiB of memory were used up"), "four fifths of it: {err}");
+    let (_, recorded) = only_finding(dir.path());
+    assert_eq!(recorded["class"].as_str(), Some("out_of_memory"), "{err}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use common::{ask, scratch};
 
 /// What a daemon of ours can be told to lack.
 const LACKS: &str = "hard-links,symlinks,xattrs,modes,owners,special-files,rename-noreplace,\
-                     rename-exchange,rename-whiteout,dir-nlink,open-unlinked";
+                     rename-exchange,rename-whiteout,dir-nlink,open-unlinked,holes";
 
 /// Prints the reason if this machine cannot mount FUSE.
 fn can_mount(test: &str) -> bool {
@@ -79,6 +79,25 @@ fn a_bug_beside_a_lack_is_found() {
         assert_eq!(answer.code, 1, "{mutant}: {}{}", answer.out, answer.err);
         assert!(answer.out.contains(signature), "{mutant}: {}", answer.out);
     }
+}
+
+/// bindfs, mergerfs, unionfs and ntfs-3g say of a file of a tebibyte that all of it is data.
+#[test]
+fn large_files_without_holes_end_no_run_and_hide_no_bug() {
+    let test = "large_files_without_holes_end_no_run_and_hide_no_bug";
+    if !can_mount(test) {
+        return;
+    }
+    let dir = scratch();
+    let args = ["--seed", "2", "--ops", "4000"];
+    let correct = daemon("--lacks holes");
+    let answer = ask(&[&["check", &correct][..], &args].concat(), dir.path());
+    assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
+    assert!(answer.err.contains("note: no holes (it has no effect)"), "{}", answer.err);
+    let wrong = daemon("--lacks holes --mutant stale-hole");
+    let answer = ask(&[&["check", &wrong, "--first"][..], &args].concat(), dir.path());
+    assert_eq!(answer.code, 1, "{}{}", answer.out, answer.err);
+    assert!(answer.out.contains("content"), "{}", answer.out);
 }
 
 #[test]

@@ -3,19 +3,13 @@
 mod common;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use common::swarm::{files, plan};
 use common::{ask, command, json, scratch};
 use serde_json::Value;
-
-/// Writes a plan and returns its path.
-fn plan(dir: &Path, text: &str) -> String {
-    let path = dir.join("plan.toml");
-    fs::write(&path, text).unwrap();
-    path.display().to_string()
-}
 
 /// Six quick tasks on the reference with a bug in it.
 const BUGGY: &str = "tasks = 6\n[limits]\ncpus = 1\nmemory = \"256M\"\nat_once = 3\n\
@@ -95,13 +89,6 @@ fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
     }
 }
 
-/// The files of this name in all attempts.
-fn files(dir: &Path, name: &str) -> Vec<PathBuf> {
-    let tasks = fs::read_dir(dir.join("tasks")).into_iter().flatten().flatten();
-    let attempts = tasks.flat_map(|task| fs::read_dir(task.path()).into_iter().flatten().flatten());
-    attempts.map(|attempt| attempt.path().join(name)).filter(|path| path.exists()).collect()
-}
-
 /// Tasks that take a moment.
 const SLOWER: &str = "tasks = 5\n[limits]\nmemory = \"256M\"\nat_once = 2\n\
     [[campaign]]\ncommand = \"check model --mutant rmdir-errno --ops 40000\"\n\
@@ -173,37 +160,32 @@ fn a_swarm_can_be_stopped_extended_and_continued() {
     assert!(resumed.out.contains("7 of 7 tasks over"), "{} {}", resumed.out, resumed.err);
 }
 
-/// Each fault is named, the task is tried again within bounds, its partial result stays, and the neighbour
-/// comes to its end.
 #[test]
-fn faults_are_named_and_disturb_nobody() {
+fn a_swarm_is_extended_and_united_while_it_runs() {
     let dir = scratch();
-    let faults = [
-        ("check model --budget 100s --seed 1", "time = \"2s\"", "out of time"),
-        (
-            "check test:eats-memory-after-500 --ops 100000 --seed 1",
-            "memory = \"96M\"",
-            "out of memory",
-        ),
-        ("check dir:/nowhere --seed 1", "", "failed"),
-    ];
-    for (index, (fault, limit, reason)) in faults.iter().enumerate() {
-        let text = format!(
-            "tasks = 2\n[limits]\nretries = 1\nat_once = 2\n{limit}\n\
-             [[campaign]]\ncommand = \"{fault}\"\n\
-             [[campaign]]\ncommand = \"check model --ops 3000\"\n"
-        );
-        let (plan, out) = (plan(dir.path(), &text), format!("swarm-{index}"));
-        let answer = ask(&["swarm", &plan, "--out", &out], dir.path());
-        let told = format!("{}{}", answer.out, answer.err);
-        assert!(told.contains("1 of 2 tasks over"), "{fault}: {told}");
-        assert!(told.contains(reason) && told.contains("given up"), "{fault}: {told}");
-        assert!(told.contains("1 started again"), "{fault}: {told}");
-        let attempts = files(&dir.path().join(&out), "ended.json");
-        assert_eq!(attempts.len(), 3, "{fault}: two attempts and the neighbour: {told}");
+    let plan = plan(dir.path(), SLOWER);
+    let mut coordinator = start(&["swarm", &plan, "--out", "swarm"], dir.path());
+    let out = dir.path().join("swarm");
+    wait_for("a task", || !files(&out, "run.json").is_empty());
+    let added = ask(&["swarm", "add", "2", "--out", "swarm"], dir.path());
+    assert!(added.out.contains("2 tasks added"), "{} {}", added.out, added.err);
+    // A run comes further, and no run goes away.
+    let (mut before, mut looks, mut unfinished) = (0, 0, 0);
+    while coordinator.0.try_wait().unwrap().is_none() {
+        let now = result("swarm", dir.path());
+        let runs = now["runs"].as_u64().unwrap();
+        assert!(runs >= before, "{runs} runs after {before}: {now}");
+        unfinished += u64::from(now["complete_runs"].as_u64() < Some(7));
+        (before, looks) = (runs, looks + 1);
     }
-    let partial = files(&dir.path().join("swarm-0"), "run.json");
-    assert_eq!(partial.len(), 3, "the partial results of a task out of time are kept");
+    assert!(unfinished > 0, "{looks} looks, and none while tasks ran");
+    assert_eq!(coordinator.0.wait().unwrap().code(), Some(1));
+    let (_, status) = json(&["swarm", "status", "--out", "swarm", "--json"], dir.path());
+    assert_eq!((&status["tasks"]["found"], &status["runs"]), (&7.into(), &7.into()), "{status}");
+    let last = result("swarm", dir.path());
+    for key in ["runs", "operations", "states", "partitions_hit"] {
+        assert_eq!(last[key], status[key], "{key}");
+    }
 }
 
 #[test]
@@ -290,4 +272,23 @@ fn manifests_and_an_image_are_written() {
         fs::read(dir.path().join(name)).unwrap()
     };
     assert_eq!(image("a.tar"), image("b.tar"));
+}
+
+/// With the program that is tested, its libraries and a tool: all that an image has.
+#[test]
+fn the_image_of_the_program_is_the_same_byte_for_byte() {
+    let dir = scratch();
+    let image = |name: &str| {
+        let args = ["swarm", "image", "-o", name, "--tool", "sh", "--json"];
+        let (code, value) = json(&args, dir.path());
+        assert_eq!(code, 0, "{value}");
+        value["digest"].as_str().unwrap().to_owned()
+    };
+    let (one, two) = (image("a.tar"), image("b.tar"));
+    assert_eq!(one, two);
+    let bytes = |name: &str| fs::read(dir.path().join(name)).unwrap();
+    let (one, two) = (bytes("a.tar"), bytes("b.tar"));
+    let program = fs::metadata(env!("CARGO_BIN_EXE_fathom")).unwrap().len();
+    assert!(one.len() as u64 > program, "{} bytes", one.len());
+    assert!(one == two, "the archives differ");
 }

@@ -1,12 +1,15 @@
-//! `fathom swarm --on slurm` on a real Slurm of three nodes, one of which is lost while tasks run.
+//! `fathom swarm --on slurm` on a real Slurm of three nodes: one is lost while tasks run, another one is added, a task
+//! runs out of memory or time.
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::swarm::{files, plan, reasons, value};
 use common::{ask, command, json, scratch};
 use serde_json::Value;
 
@@ -85,9 +88,7 @@ fn cluster(dir: &Path) -> Option<Cluster> {
 
 /// Starts a swarm on a cluster.
 fn start(cluster: &Cluster, text: &str, dir: &Path) -> Child {
-    let plan = dir.join("plan.toml");
-    fs::write(&plan, text).unwrap();
-    let plan = plan.display().to_string();
+    let plan = plan(dir, text);
     let mut swarm = command(&["swarm", &plan, "--on", "slurm", "--out", "swarm"], dir);
     swarm.env("SLURM_CONF", cluster.conf()).stdout(Stdio::null()).stderr(Stdio::null());
     swarm.spawn().unwrap()
@@ -162,4 +163,71 @@ fn a_node_is_lost_and_the_result_is_that_of_a_quiet_local_run() {
     let quiet = ask(&["swarm", &plan, "--out", "quiet"], dir.path());
     assert_eq!(quiet.code, 1, "{} {}", quiet.out, quiet.err);
     assert_eq!(result("swarm", dir.path()), result("quiet", dir.path()));
+}
+
+/// A task that goes wrong twice, and another one, on a cluster; what was told.
+fn two_tasks(cluster: &Cluster, fault: &str, limits: &str, out: &str, dir: &Path) -> String {
+    let text = format!(
+        "tasks = 2\n[limits]\nretries = 1\n{limits}\n[[campaign]]\ncommand = \"{fault}\"\n\
+         [[campaign]]\ncommand = \"check model --ops 3000\"\n"
+    );
+    let plan = plan(dir, &text);
+    let mut swarm = command(&["swarm", &plan, "--on", "slurm", "--out", out], dir);
+    let output = swarm.env("SLURM_CONF", cluster.conf()).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    format!("{}{}", text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn a_task_without_memory_or_time_is_named_and_its_neighbour_done() {
+    let dir = scratch();
+    let Some(cluster) = cluster(dir.path()) else { return };
+    let hungry = "check test:fills-a-memory-file-after-500 --ops 100000 --seed 1";
+    let endless = "check model --budget 100s --seed 1";
+    for (fault, limits, reason, words) in [
+        (hungry, "memory = \"96M\"", "memory", "out of memory"),
+        (endless, "memory = \"200M\"\ntime = \"3s\"", "time", "out of time"),
+    ] {
+        let told = two_tasks(&cluster, fault, limits, reason, dir.path());
+        let out = dir.path().join(reason);
+        let kept_by = value(&files(&out, "ended.json")[0])["kept_by"].clone();
+        if reason == "memory" && !kept_by.as_str().unwrap_or_default().contains("control group") {
+            println!("SKIP memory on slurm: no control groups can be made here");
+            continue;
+        }
+        let mut ends = reasons(&out);
+        ends.sort();
+        let mut expected = [reason, reason, "done"];
+        expected.sort_unstable();
+        assert_eq!(ends, expected, "{told}");
+        assert!(told.contains(words) && told.contains("1 started again"), "{told}");
+        assert!(told.contains("1 of 2 tasks over") && told.contains("given up"), "{told}");
+        assert_eq!(result(reason, dir.path())["runs"], 2, "what was done until then is united");
+    }
+}
+
+/// More tasks than the three nodes take at a time.
+const WIDE: &str = "tasks = 12\n[limits]\nmemory = \"200M\"\ntime = \"5m\"\n\
+    [[campaign]]\ncommand = \"check model --mutant rmdir-errno --ops 30000\"\n\
+    vary = { strategy = [\"tour\", \"walk\"] }\n";
+
+#[test]
+fn a_node_that_is_added_while_tasks_run_takes_some_of_them() {
+    let dir = scratch();
+    let Some(cluster) = cluster(dir.path()) else { return };
+    let mut swarm = start(&cluster, WIDE, dir.path());
+    let (began, out) = (Instant::now(), dir.path().join("swarm"));
+    while files(&out, "runner.json").is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(90), "no task runs");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(cluster.script(&["add", "n9"]));
+    assert_eq!(swarm.wait().unwrap().code(), Some(1));
+    let nodes: BTreeSet<String> = files(&out, "runner.json")
+        .iter()
+        .map(|path| value(path)["node"].as_str().unwrap().to_owned())
+        .collect();
+    assert!(nodes.contains("n9"), "{nodes:?}");
+    assert!(nodes.len() >= 2, "{nodes:?}");
+    assert_eq!(result("swarm", dir.path())["complete_runs"], 12);
 }

@@ -36,6 +36,38 @@ pub struct Schedule {
     /// Delays of the requests to the disk, if there is one that can be delayed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<DiskDelays>,
+    /// Which callers share a processor, where there are several.
+    #[serde(default, skip_serializing_if = "Affinity::is_spread")]
+    pub affinity: Affinity,
+}
+
+/// On which processors callers are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Affinity {
+    /// Each on another one, as far as there are enough.
+    #[default]
+    Spread,
+    /// Wherever the machine puts them.
+    Anywhere,
+    /// Each on the one of its number here, modulo the number that there are.
+    On(Vec<u32>),
+}
+
+impl Affinity {
+    fn is_spread(&self) -> bool {
+        *self == Affinity::Spread
+    }
+
+    /// Which of so many processors a caller is kept on, if on any.
+    pub fn of(&self, caller: Caller, processors: usize) -> Option<usize> {
+        let place = match self {
+            Affinity::Spread => caller,
+            Affinity::Anywhere => return None,
+            Affinity::On(places) => places.get(caller as usize).copied().unwrap_or(caller),
+        };
+        (processors > 0).then(|| place as usize % processors)
+    }
 }
 
 /// How long requests to a disk take: each has a delay of its own, by its number.
@@ -62,6 +94,11 @@ impl Schedule {
     /// The number of calls.
     pub fn len(&self) -> usize {
         self.lanes.iter().map(Vec::len).sum()
+    }
+
+    /// The number of calls that something is waited for before.
+    pub fn delays(&self) -> usize {
+        self.lanes.iter().flatten().filter(|planned| planned.delay_ns > 0).count()
     }
 
     /// Whether nobody calls.
@@ -122,6 +159,17 @@ mod tests {
         let (some, none) = (of(delays).iter().sum::<u64>(), of(DiskDelays { max_ns: 0, ..delays }));
         assert!((40_000..60_000).contains(&some), "{some}");
         assert!(none.iter().all(|ns| *ns == 0));
+    }
+
+    #[test]
+    fn callers_are_spread_kept_together_or_left_alone() {
+        let of = |affinity: &Affinity, processors| {
+            (0..4).map(|caller| affinity.of(caller, processors)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&Affinity::Spread, 2), [Some(0), Some(1), Some(0), Some(1)]);
+        assert_eq!(of(&Affinity::Anywhere, 2), [None; 4]);
+        assert_eq!(of(&Affinity::On(vec![5, 5, 7]), 4), [Some(1), Some(1), Some(3), Some(3)]);
+        assert_eq!(of(&Affinity::Spread, 0), [None; 4]);
     }
 
     #[test]

@@ -196,10 +196,10 @@ fn a_link_counts_before_it_has_its_name_and_a_directory_after() {
     assert!(
         !seen("tmpfs", &made, &[d(3), ("d/n", None)], &[]) && !seen("tmpfs", &made, &[n], &[d(2)])
     );
-    assert!(
-        seen("ext2", &made, &[d(3), ("d/n", None), n], &[])
-            && !seen("ext2", &made, &[n, d(2)], &[])
-    );
+    for profile in ["ext2", "ext4", "xfs", "f2fs", "jfs", "gfs2", "reiserfs", "overlay"] {
+        assert!(seen(profile, &made, &[d(3), ("d/n", None), n], &[]), "{profile}");
+        assert!(!seen(profile, &made, &[n, d(2)], &[]), "{profile}");
+    }
     for profile in ["model", "reffs"] {
         assert!(!seen(profile, &made, &[n, d(2)], &[]), "{profile}");
         assert!(!seen(profile, &made, &[d(3), ("d/n", None)], &[]), "{profile}");

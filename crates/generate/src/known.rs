@@ -4,7 +4,7 @@
 //! with dm-flakey) and of Hydra, written anew in a language of one line each.
 
 use fathom_core::flags::{FallocateMode, Mode, MsyncFlags, OpenFlags, RenameFlags, XattrFlags};
-use fathom_core::{FsBytes, FsPath, Op, Pattern, Slot, Target};
+use fathom_core::{FsBytes, FsPath, Op, Pattern, Slot, Target, TimeArg};
 
 /// A workload with the name of the bug.
 #[derive(Clone, Debug)]
@@ -140,7 +140,7 @@ const KNOWN: [(&str, &str); 46] = [
     ("generic-468-fdatasync", "wr foo 0 65536; sync; falloc foo k 65536 32768; fdatasync foo"),
     (
         "generic-392",
-        "wr foo 0 4096; sync; chmod foo 600; chown foo 1; wr foo 4096 4096; fsync foo; wr foo 8192 4096; fdatasync foo",
+        "wr foo 0 4096; sync; chmod foo 600; chown foo 1; wr foo 4096 4096; fdatasync foo; fsync foo; utime foo 1000; fsync foo",
     ),
     ("hydra-160605", "mkdir A; sync; creat foo1; symlink foo1 A/bar1; fsync A"),
     ("fscq-12", "creat foo; fsync foo; mkdir A; truncate foo 5595; wr foo 1303 4000; fsync ."),
@@ -269,6 +269,10 @@ impl Builder {
             "removexattr" => Op::Removexattr { target, name },
             "truncate" => Op::Truncate { target, len: number },
             "chmod" => Op::Chmod { target, mode: Mode(0o600) },
+            "utime" => {
+                let mtime = TimeArg::At { sec: number, nsec: 0 };
+                Op::Utimens { target, atime: TimeArg::Omit, mtime }
+            }
             "chown" => Op::Chown { target, uid: Some(number as u32), gid: None },
             other => unreachable!("the workloads are tested: {other}"),
         });

@@ -50,6 +50,7 @@ features! {
     OpenUnlinked "open-unlinked" "open files keep their names";
     Mmap "mmap" "shared mappings are not used";
     LinkSize "link-size" "sizes of symbolic links are not compared";
+    Holes "holes" "SEEK_DATA and SEEK_HOLE show none, of large files only a part is read";
 }
 
 impl fmt::Display for Feature {

@@ -20,6 +20,7 @@ pub mod quirks;
 mod race;
 mod subject;
 pub mod syscall;
+mod virtual_time;
 pub mod volume;
 
 pub use config::{Config, ConfigError};

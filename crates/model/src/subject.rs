@@ -14,6 +14,7 @@ use fathom_core::{
 use crate::config::{Config, ConfigError};
 use crate::race;
 use crate::syscall::Model;
+use crate::virtual_time;
 use crate::volume::TreeOptions;
 
 /// A [`Model`] that can be walked on. With a mutant switched on it is the liar that a campaign must
@@ -24,6 +25,7 @@ pub struct ModelSubject {
     empty: Model,
     saved: BTreeMap<Saved, Model>,
     saved_next: u64,
+    virtual_time: bool,
 }
 
 /// What is looked at: everything there is.
@@ -36,7 +38,19 @@ impl ModelSubject {
     /// If the configuration cannot work.
     pub fn new(config: Config) -> Result<ModelSubject, ConfigError> {
         let empty = Model::new(config)?;
-        Ok(ModelSubject { model: empty.clone(), empty, saved: BTreeMap::new(), saved_next: 0 })
+        Ok(ModelSubject {
+            model: empty.clone(),
+            empty,
+            saved: BTreeMap::new(),
+            saved_next: 0,
+            virtual_time: false,
+        })
+    }
+
+    /// Lets several callers work in a time of their own: one schedule is then one history, on every machine.
+    #[must_use]
+    pub fn with_virtual_time(self) -> ModelSubject {
+        ModelSubject { virtual_time: true, ..self }
     }
 
     /// The file system as it is now.
@@ -132,6 +146,11 @@ impl Testbed for ModelSubject {
     }
 
     fn run_callers(&mut self, schedule: &Schedule) -> Result<Vec<Step>, HarnessFault> {
+        if self.virtual_time {
+            let (model, steps) = virtual_time::run(self.model.clone(), schedule);
+            self.model = model;
+            return Ok(steps);
+        }
         let shared = Shared {
             model: Mutex::new(self.model.clone()),
             clock: EventClock::default(),

@@ -24,17 +24,17 @@ pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Writes a file of a finding and waits until it is on the disk.
-fn write_contents(path: &Path, contents: &Contents) -> io::Result<()> {
+/// Writes a file of a finding.
+fn write_contents(path: &Path, contents: &Contents) -> io::Result<File> {
+    let mut file = File::create(path)?;
     match contents {
-        Contents::Bytes(bytes) => write_durably(path, bytes),
+        Contents::Bytes(bytes) => file.write_all(bytes)?,
         Contents::Sparse { len, parts } => {
-            let file = File::create(path)?;
             file.set_len(*len)?;
             parts.iter().try_for_each(|(at, bytes)| file.write_all_at(bytes, *at))?;
-            file.sync_all()
         }
     }
+    Ok(file)
 }
 
 /// Writes a file. Whoever reads meanwhile, or after a crash, sees the old file or the new one.
@@ -59,7 +59,7 @@ pub(crate) fn replace_directory(
     let new = unfinished(path);
     // Left behind by a run that was killed.
     remove_directory(&new).map_err(|error| (new.clone(), error))?;
-    let result = fill(&new, files).and_then(|()| {
+    let result = fill(&new, files, Durability::OnDisk).and_then(|()| {
         let at = |error| (path.to_owned(), error);
         remove_directory(path).map_err(at)?;
         fs::rename(&new, path).map_err(at)?;
@@ -71,16 +71,47 @@ pub(crate) fn replace_directory(
     result
 }
 
-fn fill(dir: &Path, files: &[(&str, &Contents)]) -> Result<(), (PathBuf, io::Error)> {
+/// Makes a directory with files in it that goes away before anybody could miss it: nothing waits for the disk,
+/// which others may be using, and a power failure may take it.
+///
+/// The error names the file that could not be written.
+pub(crate) fn make_scratch_directory(
+    path: &Path,
+    files: &[(&str, &Contents)],
+) -> Result<(), (PathBuf, io::Error)> {
+    fill(path, files, Durability::Scratch)
+}
+
+/// Whether what is written must be there after a power failure.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// Yes.
+    OnDisk,
+    /// No: it is thrown away.
+    Scratch,
+}
+
+fn fill(
+    dir: &Path,
+    files: &[(&str, &Contents)],
+    durability: Durability,
+) -> Result<(), (PathBuf, io::Error)> {
     fs::create_dir_all(dir).map_err(|error| (dir.to_owned(), error))?;
     for (name, contents) in files {
         let path = dir.join(name);
         let above = path.parent().unwrap_or(dir);
         fs::create_dir_all(above)
             .and_then(|()| write_contents(&path, contents))
+            .and_then(|file| match durability {
+                Durability::OnDisk => file.sync_all(),
+                Durability::Scratch => Ok(()),
+            })
             .map_err(|error| (path.clone(), error))?;
     }
-    sync_directory(dir).map_err(|error| (dir.to_owned(), error))
+    match durability {
+        Durability::OnDisk => sync_directory(dir).map_err(|error| (dir.to_owned(), error)),
+        Durability::Scratch => Ok(()),
+    }
 }
 
 fn remove_directory(path: &Path) -> io::Result<()> {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::file::replace_directory;
+use crate::file::{Durability, make_scratch_directory, replace_directory};
 use crate::run::FindingPage;
 
 /// The version of `finding.toml`. Version 1 had no number, and the fields of each kind at the top.
@@ -204,6 +204,19 @@ impl Finding {
     /// # Errors
     /// If a file cannot be written: it is named.
     pub fn write(&self, out: &Path) -> Result<PathBuf, RecordError> {
+        self.write_for(Durability::OnDisk, out)
+    }
+
+    /// Writes the directory `out/ID` for somebody who reads it once: nothing waits until it is on the disk, and
+    /// an earlier one is not replaced as a whole.
+    ///
+    /// # Errors
+    /// If a file cannot be written: it is named.
+    pub fn write_scratch(&self, out: &Path) -> Result<PathBuf, RecordError> {
+        self.write_for(Durability::Scratch, out)
+    }
+
+    fn write_for(&self, durability: Durability, out: &Path) -> Result<PathBuf, RecordError> {
         let dir = out.join(&self.id);
         let io = |(path, source)| RecordError::Io { path, source };
         fs::create_dir_all(out).map_err(|error| io((out.to_owned(), error)))?;
@@ -214,7 +227,11 @@ impl Finding {
         let toml = Contents::Bytes(toml.into_bytes());
         let mut files = vec![(FILE, &toml)];
         files.extend(self.evidence.iter().map(|file| (file.name.as_str(), &file.contents)));
-        replace_directory(&dir, &files).map_err(io)?;
+        let made = match durability {
+            Durability::OnDisk => replace_directory(&dir, &files),
+            Durability::Scratch => make_scratch_directory(&dir, &files),
+        };
+        made.map_err(io)?;
         Ok(dir)
     }
 
@@ -325,6 +342,18 @@ mod tests {
         let bare = Finding { evidence: Vec::new(), ..finding() };
         assert_eq!(Finding::read(&dir).unwrap(), bare);
         assert!(Finding::read(out.path()).is_err());
+    }
+
+    /// The same files, whether they are to last or not.
+    #[test]
+    fn a_scratch_record_has_the_same_files() {
+        let out = tempfile::tempdir().unwrap();
+        let lasting = finding().write(&out.path().join("lasting")).unwrap();
+        let scratch = finding().write_scratch(&out.path().join("scratch")).unwrap();
+        for name in [FILE, "trace.jsonl", "disks/before-1.img", "crash.img"] {
+            let read = |dir: &Path| fs::read(dir.join(name)).unwrap();
+            assert_eq!(read(&lasting), read(&scratch), "{name}");
+        }
     }
 
     #[test]

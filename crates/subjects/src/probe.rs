@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use fathom_core::flags::FallocateMode;
 use fathom_model::{Feature, Quirks};
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags,
+    AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Uid, XattrFlags,
 };
 use rustix::fs::{Timespec, Timestamps};
 use rustix::io::Errno;
@@ -41,6 +41,10 @@ const REFUSALS: [Errno; 7] = [
     Errno::MLINK,
     Errno::BUSY,
 ];
+
+/// Where the first byte of a file is written to see whether there is a hole before it: no file system has
+/// blocks that large.
+const HOLE_BYTES: u64 = 8 << 20;
 
 /// A directory in which things are tried.
 pub(crate) struct Trial {
@@ -159,6 +163,8 @@ impl Trial {
         self.feature(quirks, Feature::OpenUnlinked, unlinked);
         let mapped = self.begin().and_then(|file| maps(&file));
         self.feature(quirks, Feature::Mmap, mapped);
+        let holes = self.begin().and_then(|file| shows_holes(&file));
+        self.feature(quirks, Feature::Holes, holes);
     }
 
     /// Whether links can be made, and whether both names show the same file.
@@ -390,6 +396,12 @@ impl Trial {
             self.notes.push("upper and lower case are the same in names".to_owned());
         }
     }
+}
+
+/// Whether what was never written before a byte is called a hole.
+fn shows_holes(file: &OwnedFd) -> Tried<bool> {
+    rustix::io::pwrite(file, b"x", HOLE_BYTES)?;
+    Ok(rustix::fs::seek(file, SeekFrom::Hole(0))? < HOLE_BYTES)
 }
 
 /// Whether a file can be mapped, shared and writable.

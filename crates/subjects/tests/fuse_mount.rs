@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 use common::{is_root, skip, wait_until};
 use fathom_model::Config;
 use fathom_subjects::fuse::{AccessTimes, Mount, MountError, Options, serve};
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+use rustix::fs::{AtFlags, CWD, Dir, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use tempfile::TempDir;
 
 /// A mount on a directory that goes away with it.
@@ -232,6 +232,40 @@ fn big_directories_are_listed_completely_while_they_change() {
     seen.sort();
     seen.dedup();
     assert_eq!(seen.len(), 3_000, "neither lost nor doubled");
+}
+
+/// The next name but `.` and `..` that a listing has.
+fn next_name(listing: &mut Dir) -> Option<String> {
+    let name = |entry: rustix::fs::DirEntry| entry.file_name().to_str().unwrap().to_owned();
+    listing.map(|entry| name(entry.unwrap())).find(|name| !name.starts_with('.'))
+}
+
+/// generic/736 of xfstests: every name that is listed is renamed, so that it goes to the end. Who begins again
+/// is told of what came.
+#[test]
+fn a_directory_whose_names_change_is_not_listed_for_ever() {
+    let Some(mounted) = Mounted::new("names_change") else { return };
+    const FILES: usize = 2_000;
+    for file in 0..FILES {
+        fs::write(mounted.path(&format!("old {file}")), "").unwrap();
+    }
+    let mut listing = Dir::read_from(File::open(mounted.point.path()).unwrap()).unwrap();
+    let mut listed = Vec::new();
+    while let Some(name) = next_name(&mut listing) {
+        assert!(listed.len() < FILES, "{name} is the name of something that came meanwhile");
+        fs::rename(mounted.path(&name), mounted.path(&format!("new {}", listed.len()))).unwrap();
+        listed.push(name);
+    }
+    listed.sort();
+    listed.dedup();
+    assert_eq!(listed.len(), FILES, "neither lost nor doubled");
+    listing.rewind();
+    let mut again = 0;
+    while let Some(name) = next_name(&mut listing) {
+        assert!(name.starts_with("new "), "{name}");
+        again += 1;
+    }
+    assert_eq!(again, FILES);
 }
 
 #[test]

@@ -5,26 +5,43 @@
 #   cluster.sh start DIR [NODES]   starts it; then: export SLURM_CONF=DIR/slurm.conf
 #   cluster.sh kill DIR NODE       ends a node as a power failure would (n1, n2, …)
 #   cluster.sh node DIR NODE       starts a node again
+#   cluster.sh add DIR NODE        adds one that the configuration does not name (n9); there can be one of these
 #   cluster.sh stop DIR            ends everything
 set -eu
 action=$1 dir=$(mkdir -p "$2" && cd "$2" && pwd)
 
+cpus=$(nproc) memory=$(awk '/MemTotal/ {print int($2 / 1024 / 4)}' /proc/meminfo)
+
 node() {
+    name=$1
+    shift
     # A process namespace of its own: its end is the end of everything on it.
     setsid unshare --pid --fork --kill-child --mount-proc env SLURM_CONF="$dir/slurm.conf" \
-        slurmd -D -N "$1" > "$dir/log/$1.out" 2>&1 < /dev/null &
-    echo $! > "$dir/run/$1.pid"
+        slurmd -D -N "$name" "$@" > "$dir/log/$name.out" 2>&1 < /dev/null &
+    echo $! > "$dir/run/$name.pid"
+}
+
+wait_for_idle() { # NUMBER
+    for _ in $(seq 1 60); do
+        [ "$(sinfo --noheader --format=%T --Node 2> /dev/null | grep -Ec 'idle|mixed|allocated')" = "$1" ] && break
+        sleep 0.5
+    done
+    sinfo
 }
 
 start() {
-    nodes=$1 cpus=$(nproc) memory=$(awk '/MemTotal/ {print int($2 / 1024 / 4)}' /proc/meminfo)
+    nodes=$1
     mkdir -p "$dir/run" "$dir/log" "$dir/state" && chmod 755 "$dir" "$dir/run"
-    # Clusters that are started at the same time have processes with neighbouring numbers, and each takes four ports.
-    port=$((20000 + $$ % 3000 * 4))
+    # Clusters that are started at the same time have processes with neighbouring numbers, and each takes eight
+    # ports: the controller, its nodes, and the last one for a node that is added.
+    port=$((20000 + $$ % 1500 * 8))
     cat > "$dir/slurm.conf" <<CONF
 ClusterName=fathom
 SlurmctldHost=localhost(127.0.0.1)
 SlurmctldPort=$port
+SlurmdPort=$((port + 7))
+MaxNodeCount=16
+TreeWidth=65533
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
@@ -62,11 +79,7 @@ CONF
     export SLURM_CONF="$dir/slurm.conf"
     slurmctld -c
     for n in $(seq 1 "$nodes"); do node "n$n"; done
-    for _ in $(seq 1 60); do
-        [ "$(sinfo --noheader --format=%T --Node 2> /dev/null | grep -c idle)" = "$nodes" ] && break
-        sleep 0.5
-    done
-    sinfo
+    wait_for_idle "$nodes"
     echo "export SLURM_CONF=$dir/slurm.conf"
 }
 
@@ -75,11 +88,18 @@ end() { [ ! -f "$1" ] || { kill "-$2" "$(cat "$1")" 2> /dev/null || true; rm -f 
 case $action in
 start) start "${3:-3}" ;;
 node) node "$3" ;;
+add)
+    export SLURM_CONF="$dir/slurm.conf"
+    nodes=$(sinfo --noheader --format=%N --Node | wc -l)
+    # It says itself what it has; its port cannot be said, so that it is that of the whole cluster.
+    node "$3" -Z --conf "CPUs=$cpus RealMemory=$memory"
+    wait_for_idle $((nodes + 1))
+    ;;
 kill) kill -9 "$(cat "$dir/run/$3.pid")" ;;
 stop)
     for pid in "$dir"/run/n*.pid; do end "$pid" KILL; done
     end "$dir/run/slurmctld.pid" TERM
     end "$dir/run/munged.pid" TERM
     ;;
-*) sed -n 2,9p "$0"; exit 2 ;;
+*) sed -n 2,10p "$0"; exit 2 ;;
 esac

@@ -30,6 +30,9 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// Time for what still runs when a swarm ends.
 const GRACE: Duration = Duration::from_secs(25);
 
+/// Longest time before a task that used up its memory is started again.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
 /// An engine that does not answer for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -54,6 +57,8 @@ pub(crate) struct TaskState {
     pub(crate) phase: Phase,
     /// Attempts that failed.
     failures: u32,
+    /// It is not started again before this.
+    not_before: Option<Instant>,
 }
 
 /// Where a task is.
@@ -250,7 +255,10 @@ impl<'a> Coordinator<'a> {
     /// Takes note of an end.
     fn over(&mut self, name: &str, ended: Ended) {
         let Some(state) = self.tasks.get(name) else { return };
-        let next = after(state, ended.clone(), self.plan.limits.retries);
+        let mut next = after(state, ended.clone(), self.plan.limits.retries);
+        if ended.reason == Reason::Memory {
+            next.not_before = Some(Instant::now() + pause(next.failures));
+        }
         if !ended.reason.is_final() && !ended.reason.is_wanted() {
             let then = match next.phase {
                 Phase::Waiting => "it is started again",
@@ -269,10 +277,11 @@ impl<'a> Coordinator<'a> {
     /// Starts what waits, as far as there is room.
     fn start(&mut self) -> Result<(), SwarmError> {
         let room = self.engine.capacity().saturating_sub(self.running.len());
-        if self.waiting.len() < room && self.plan.tasks_number().is_none() {
-            self.make_tasks(room - self.waiting.len())?;
+        let due = self.due(room);
+        if due.len() < room && self.plan.tasks_number().is_none() {
+            self.make_tasks(room - due.len())?;
         }
-        let names: Vec<String> = self.waiting.iter().take(room).cloned().collect();
+        let names = self.due(room);
         let mut orders = Vec::new();
         for name in &names {
             let state = &self.tasks[name];
@@ -289,6 +298,13 @@ impl<'a> Coordinator<'a> {
             self.set(name, TaskState { attempt: order.attempt, phase: Phase::Running, ..state });
         }
         Ok(())
+    }
+
+    /// Tasks that wait and may be started now, so many at most.
+    fn due(&self, room: usize) -> Vec<String> {
+        let now = Instant::now();
+        let is_due = |name: &&String| self.tasks[*name].not_before.is_none_or(|at| at <= now);
+        self.waiting.iter().filter(is_due).take(room).cloned().collect()
     }
 
     /// Makes more tasks of a plan that only the budget limits.
@@ -354,10 +370,17 @@ impl<'a> Coordinator<'a> {
     }
 }
 
+/// Time before a task that used up its memory is started again: 1, 2, 4 … s. It will do the same, and while it fills
+/// its memory and the kernel empties it again, its neighbours have less of the machine.
+fn pause(failures: u32) -> Duration {
+    Duration::from_secs(1 << failures.saturating_sub(1).min(8)).min(PAUSE_MAX)
+}
+
 /// What the directory says of a task.
 pub(crate) fn found(directory: &SwarmDirectory, task: Task, retries: u32) -> TaskState {
     let name = task.name();
-    let fresh = TaskState { task, attempt: 0, phase: Phase::Waiting, failures: 0 };
+    let fresh =
+        TaskState { task, attempt: 0, phase: Phase::Waiting, failures: 0, not_before: None };
     let Some((last, ended)) = directory.last_attempt(&name) else { return fresh };
     let mut state = fresh;
     for attempt in 1..last {
@@ -383,4 +406,16 @@ fn after(state: &TaskState, ended: Ended, retries: u32) -> TaskState {
         _ => Phase::GivenUp(ended),
     };
     TaskState { phase, failures, ..state.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_without_memory_waits_longer_each_time() {
+        let seconds: Vec<u64> = (1..8).map(|failures| pause(failures).as_secs()).collect();
+        assert_eq!(seconds, [1, 2, 4, 8, 16, 30, 30]);
+        assert_eq!(pause(u32::MAX), PAUSE_MAX);
+    }
 }

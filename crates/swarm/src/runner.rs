@@ -32,6 +32,10 @@ const GRACE: Duration = Duration::from_secs(15);
 /// The variable that says whose end is also the end of the command.
 const PARENT: &str = "FATHOM_SWARM_PARENT";
 
+/// The variable with the memory that the command may use, so that it can end before the kernel ends it. What a
+/// control group says, it reads itself; there may be none.
+const MEMORY_MAX: &str = "FATHOM_MEMORY_MAX_BYTES";
+
 /// The variable with a task, for runners that no coordinator has prepared a directory for.
 pub(crate) const TASK: &str = "FATHOM_SWARM_TASK";
 
@@ -108,7 +112,7 @@ impl RunTask<'_> {
         let started = Instant::now();
         let kills_before = limits::kills_in_container();
         let groups = Groups::make(&format!("fathom-{}-{}", task.id, std::process::id()), limits);
-        let (mut child, groups) = self.start(task, groups, out)?;
+        let (mut child, groups) = self.start(task, limits, groups, out)?;
         let pid = Pid::from_child(&child);
         if !groups.bound_cpus() {
             limits::bound_cores(pid, limits.cpus, task.number);
@@ -137,7 +141,13 @@ impl RunTask<'_> {
     }
 
     /// Starts the command as a member of the groups; if that cannot be, without them.
-    fn start(&self, task: &Task, groups: Groups, out: &Path) -> io::Result<(Child, Groups)> {
+    fn start(
+        &self,
+        task: &Task,
+        limits: &Limits,
+        groups: Groups,
+        out: &Path,
+    ) -> io::Result<(Child, Groups)> {
         let log = File::create(out.join("output.log"))?;
         let mut command = Command::new(&self.program);
         command
@@ -148,6 +158,7 @@ impl RunTask<'_> {
             .stdout(log.try_clone()?)
             .stderr(log)
             .env(PARENT, std::process::id().to_string())
+            .env(MEMORY_MAX, limits.memory.to_string())
             .env("NO_COLOR", "1")
             .process_group(0);
         let groups = if groups.enter() { groups } else { Groups::default() };

@@ -9,6 +9,29 @@ use fathom_record::run::{Count, FindingPage, Kind, Run, Sample};
 use fathom_record::{Evidence, Finding, STATES_FILE, VisitedStates};
 use fathom_swarm::{Merged, merge};
 use proptest::prelude::*;
+use serde_json::json;
+
+/// Coverage of a run with so many calls.
+fn coverage(calls: u64) -> String {
+    let place = |kind: &str, name: &str| {
+        json!({
+            "kind": kind, "hit": 1, "total": 2, "variation": 1.0,
+            "partitions": [{"name": name, "count": calls}, {"name": "rest", "count": 0}],
+        })
+    };
+    let open = json!({
+        "scope": "core", "calls": calls, "variants": {"openat": calls}, "partitions_hit": 2, "partitions_total": 4,
+        "args": {"flags": place("bitmask", "O_RDONLY")}, "output": place("output", "ok"),
+    });
+    json!({
+        "fathom_cover": 1, "title": "a run", "tracer": "stream", "limits": [], "mounts": [], "ended": null,
+        "seconds": 1.5, "amounts": "powers", "has_outputs": true, "calls": calls, "lost": 0, "unresolved": 0,
+        "guessed": 0, "partitions_hit": 2, "partitions_total": 4, "partitions_unreachable": 0, "pairs_hit": 0,
+        "pairs_total": 0, "scopes": {"core": {"hit": 2, "total": 4}}, "bases": {"open": open}, "orphans": {},
+        "holes": [{"words": "never", "add": "open()", "partitions": ["open.flags.rest"]}],
+    })
+    .to_string()
+}
 
 /// A run of a made-up check: its states are `seed * 50 .. seed * 50 + 100`, so neighbours share half.
 fn write_run(dir: &Path, seed: u64, complete: bool, finding: Option<&str>) {
@@ -41,6 +64,7 @@ fn write_run(dir: &Path, seed: u64, complete: bool, finding: Option<&str>) {
     }
     fs::create_dir_all(dir).unwrap();
     run.write(dir).unwrap();
+    fs::write(dir.join("coverage.json"), coverage(operations)).unwrap();
     let states = VisitedStates::default();
     (seed * 50..seed * 50 + 100).for_each(|state| states.add(u128::from(state)));
     fs::write(dir.join(STATES_FILE), states.sketch().encode("trees")).unwrap();
@@ -75,6 +99,8 @@ fn numbers_are_added_states_united_and_findings_grouped_by_cause() {
     let merged = merge(&[out.path().to_owned()]);
     assert_eq!((merged.runs, merged.complete), (4, 3));
     assert_eq!(merged.count("operations"), 3400);
+    let covered = merged.coverage.as_ref().map(|report| (report.calls, report.partitions_hit));
+    assert_eq!(covered, Some((3400, 2)), "counts are added, partitions are the same");
     assert_eq!(merged.states_total().states, 250, "0..100, 50..150, 100..200, 150..250");
     let causes: Vec<_> = merged.findings.iter().map(|f| (f.signature.as_str(), f.runs)).collect();
     assert_eq!(causes, [("tree link size", 3), ("outcome rmdir", 1)]);
@@ -90,6 +116,21 @@ fn numbers_are_added_states_united_and_findings_grouped_by_cause() {
     assert!(record.join("finding.toml").exists() && record.join("trace.jsonl").exists());
     // A result is no run: it is not counted again.
     assert_eq!(merge(&[united.path().to_owned()]).runs, 0);
+}
+
+/// A run shrinks what it has found while it is united: the record goes by another name when it is to be copied.
+#[test]
+fn a_record_that_went_away_meanwhile_is_no_error() {
+    let out = tempfile::tempdir().unwrap();
+    write_run(&out.path().join("1"), 1, false, Some("tree link size"));
+    write_run(&out.path().join("2"), 2, true, Some("outcome rmdir"));
+    let merged = merge(&[out.path().to_owned()]);
+    fs::remove_dir_all(out.path().join("1/000000000001")).unwrap();
+    let united = tempfile::tempdir().unwrap();
+    merged.write(&merged.run("", ""), united.path()).unwrap();
+    let records = fs::read_dir(united.path()).unwrap().flatten();
+    let records = records.filter(|entry| entry.path().is_dir()).count();
+    assert_eq!(records, 1, "nothing half copied is left");
 }
 
 /// A copy that stopped earlier, one that is the same, an attempt before: one run.
@@ -133,29 +174,45 @@ proptest! {
         prop_assert_eq!(summary(&merge(&dirs)), once);
     }
 
-    /// Any damage to any file of one directory leaves the others as they are.
+    /// Any damage to any file of one directory, cut off or written over, leaves the others as they are.
     #[test]
     fn damage_stays_where_it_is(
-        file in 0_usize..3,
-        cut in any::<prop::sample::Index>(),
-        bytes in prop::collection::vec(any::<u8>(), 0..40),
+        file in 0_usize..5,
+        at in any::<prop::sample::Index>(),
+        cut in any::<bool>(),
+        bytes in prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..40),
+            // What is damaged and can still be read.
+            prop::collection::vec(prop::sample::select(b"0123456789e-.,:{}[]\"".to_vec()), 0..24),
+        ],
     ) {
         let out = tempfile::tempdir().unwrap();
         let (good, bad) = (out.path().join("good"), out.path().join("bad"));
         write_run(&good, 1, true, Some("tree link size"));
         write_run(&bad, 3, true, Some("outcome rmdir"));
-        let name = ["run.json", STATES_FILE, "000000000003/finding.toml"][file];
+        let trace = "000000000003/trace.jsonl";
+        let name = ["run.json", STATES_FILE, "000000000003/finding.toml", "coverage.json", trace][file];
         let mut contents = fs::read(bad.join(name)).unwrap();
-        let at = cut.index(contents.len());
-        contents.truncate(at);
-        contents.extend(&bytes);
-        fs::write(bad.join(name), contents).unwrap();
+        let at = at.index(contents.len());
+        let end = if cut { contents.len() } else { (at + bytes.len()).min(contents.len()) };
+        contents.splice(at..end, bytes);
+        fs::write(bad.join(name), &contents).unwrap();
         let merged = merge(&[out.path().to_owned()]);
         prop_assert!(merged.runs >= 1 && merged.count("operations") >= 1000);
         prop_assert!(merged.findings.iter().any(|f| f.signature == "tree link size"));
         prop_assert!(merged.states_total().states >= 100);
+        let calls = merged.coverage.as_ref().map_or(0, |report| report.calls);
+        prop_assert!(calls >= 1000, "the coverage of the good one: {calls} calls");
         let united = tempfile::tempdir().unwrap();
-        merged.write(&merged.run("", ""), united.path()).unwrap();
+        let run = merged.run("", "");
+        merged.write(&run, united.path()).unwrap();
+        if name == trace {
+            // Nobody reads it on the way: it is evidence, and comes along as it is.
+            prop_assert_eq!(merged.findings.len(), 2);
+            let page = run.findings.iter().find(|page| page.id.contains("000000000003")).unwrap();
+            let copied = fs::read(united.path().join(&page.id).join("trace.jsonl")).unwrap();
+            prop_assert_eq!(copied, contents);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use crate::ledger::{self, Ledger};
-use crate::{ace2, guest_campaign, guest_runs, long_workloads, shell, suites};
+use crate::{ace2, guest_campaign, guest_runs, shell, suites};
 
 /// The campaigns.
 #[derive(Clone, Copy, ValueEnum)]
@@ -38,8 +38,8 @@ pub(crate) enum Name {
     /// Layered workloads on the file systems of the Dogfood paper in guests, beside tours and walks, so many
     /// minutes each; goes on where it was interrupted
     Layered,
-    /// Four callers at once on tmpfs, ext4, xfs, btrfs, f2fs and overlay in guests, on tmpfs and RefFS here, so
-    /// many minutes each; goes on where it was interrupted
+    /// Four callers at once on tmpfs, ext4, xfs, btrfs, f2fs, overlay, reiserfs, gfs2 and jfs in guests, on tmpfs
+    /// and RefFS here, so many minutes each; goes on where it was interrupted
     Callers,
     /// ACE's sequences of two operations on btrfs and ext4 in guests (FATHOM_GUEST_KERNEL), at CrashMonkey's
     /// points, in pieces that can be interrupted
@@ -73,16 +73,26 @@ const GUEST_KILLS: &str = "100";
 
 /// The release binary, which is built now, or the program that FATHOM_PROGRAM names.
 pub(crate) fn built_program() -> Result<std::path::PathBuf> {
+    built_program_with(&[])
+}
+
+/// The same with features that the default build does not have.
+pub(crate) fn built_program_with(features: &[&str]) -> Result<std::path::PathBuf> {
     if std::env::var_os(PROGRAM).is_none() {
-        shell::run(shell::cargo().args(["build", "--release", "--quiet", "--package", "fathom"]))?;
+        let mut build = shell::cargo();
+        build.args(["build", "--release", "--quiet", "--package", "fathom"]);
+        if !features.is_empty() {
+            build.arg("--features").arg(features.join(","));
+        }
+        shell::run(&mut build)?;
     }
     Ok(program())
 }
 
 /// Runs one campaign with the release binary.
 pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
-    // The test of that campaign has a program of its own, with the client of Kubernetes.
-    if !matches!(name, Name::Kubernetes) {
+    // These have a program of their own, with the client of Kubernetes.
+    if !matches!(name, Name::Kubernetes | Name::Isolation) {
         built_program()?;
     }
     match name {
@@ -100,8 +110,9 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
         Name::GuestFilesystems | Name::DebugKernel | Name::Nfs => {
             guests(name, guest_campaign::Plan { minutes, only: &[], jobs: 1 })
         }
-        Name::Layered => long_workloads::layered(minutes, &fathom),
-        Name::Callers => long_workloads::callers(minutes, &fathom),
+        Name::Layered | Name::Callers => {
+            long_workloads(name, guest_campaign::Plan { minutes, only: &[], jobs: 1 })
+        }
         Name::Ace2 => {
             ace2::run(&program(), guest_campaign::Plan { minutes, only: &[], jobs: cores() })
         }
@@ -114,7 +125,7 @@ pub(crate) fn run(name: Name, minutes: u64) -> Result<()> {
             let only = ["--test", "swarm_kubernetes", "--", "--nocapture"];
             shell::run(shell::cargo().args(test).args(only))
         }
-        Name::Isolation => crate::isolation::run(&program(), &[]),
+        Name::Isolation => isolation(&[]),
         Name::Diversity => crate::diversity::run(&program()),
         Name::Kills => {
             let test = ["test", "--release", "--quiet", "--package", "fathom"];
@@ -142,12 +153,27 @@ pub(crate) fn guests(name: Name, plan: guest_campaign::Plan<'_>) -> Result<()> {
     guest_campaign::run(kind, plan, &given.unwrap_or_else(program))
 }
 
+/// Runs the pieces of layered workloads, or of several callers, with the release binary, or with the program that
+/// FATHOM_PROGRAM names.
+pub(crate) fn long_workloads(name: Name, plan: guest_campaign::Plan<'_>) -> Result<()> {
+    let program = built_program()?;
+    match name {
+        Name::Layered => crate::long_workloads::layered(&program, plan),
+        _ => crate::long_workloads::callers(&program, plan),
+    }
+}
+
 /// Runs the rows of [`hunt`] with the release binary, or with the program that FATHOM_PROGRAM names.
 pub(crate) fn hunt(seconds: u64, guest: Option<&str>, only: &[String]) -> Result<()> {
     if std::env::var_os(PROGRAM).is_none() {
         shell::run(shell::cargo().args(["build", "--release", "--quiet", "--package", "fathom"]))?;
     }
     crate::hunt::run(&program(), seconds, guest, only)
+}
+
+/// Measures the rows of [`crate::isolation`] with a program that has the engines for them.
+pub(crate) fn isolation(only: &[String]) -> Result<()> {
+    crate::isolation::run(&built_program_with(crate::isolation::features())?, only)
 }
 
 fn cores() -> usize {

@@ -118,7 +118,7 @@ pub(crate) fn run(kind: Kind, plan: Plan<'_>, program: &Path) -> Result<()> {
 }
 
 /// Does so many tasks at a time, begun in their order. After an error no other one is begun.
-fn at_once<T: Send, R: Send>(
+pub(crate) fn at_once<T: Send, R: Send>(
     jobs: usize,
     tasks: Vec<T>,
     work: impl Fn(T) -> Result<R> + Sync,
@@ -191,7 +191,8 @@ fn is_kernel_file_system(subject: &Value) -> bool {
     needs.iter().any(|need| need.as_str().is_some_and(|need| need.ends_with("in the kernel")))
 }
 
-fn fathom(program: &Path, args: &[&str]) -> Result<(Option<i32>, Value)> {
+/// Runs `fathom` with these arguments; returns its exit code and what it reports.
+pub(crate) fn fathom(program: &Path, args: &[&str]) -> Result<(Option<i32>, Value)> {
     let mut command = Command::new(program);
     let output = command.args(args).arg("--json").output();
     let output = output.with_context(|| format!("cannot start {}", program.display()))?;

@@ -5,6 +5,9 @@
 //! *limits* is a swarm, *guests* is a swarm whose tasks have kernels of their own. So that a fault without limits
 //! hits nobody else, the machine of local runs is a control group with little memory; where the kernel crashes, it
 //! is a guest.
+//!
+//! What cannot be measured is said at once: a coordinator that ends without having run anything, tasks that fail for
+//! another reason than the fault, a fault that never happened while the neighbours ran.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,6 +28,15 @@ const QUIET_SPREAD: f64 = 0.1;
 /// Time for the neighbours beside a fault; who is not there by then does not come.
 const PATIENCE: Duration = Duration::from_secs(150);
 
+/// Time for the first task to begin: a cluster that has no room for it would never begin it.
+const BEGIN_WITHIN: Duration = Duration::from_secs(90);
+
+/// Lines of a coordinator that are told when it fails.
+const LAST_LINES: usize = 3;
+
+/// Where the controller of memory of version 1 is.
+const MEMORY_GROUPS: &str = "/sys/fs/cgroup/memory";
+
 /// The memory of the machine, without and with guests.
 const MACHINE_BYTES: u64 = 1 << 30;
 const MACHINE_OF_GUESTS_BYTES: u64 = 3 << 30;
@@ -38,6 +50,9 @@ const FAULTS: [(&str, &str); 3] = [
 
 /// What runs beside the neighbours when nothing goes wrong.
 const QUIET: &str = "check model --strategy walk";
+
+/// Names the directory of a cluster of Kubernetes.
+const CLUSTER: &str = "FATHOM_CLUSTER";
 
 /// Where tasks run.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,8 +71,8 @@ enum Between {
     Guests,
 }
 
-struct Bench<'a> {
-    program: &'a Path,
+struct Bench {
+    program: PathBuf,
     kernel: Option<String>,
     dir: PathBuf,
     runs: std::cell::Cell<u32>,
@@ -87,7 +102,15 @@ impl Between {
 /// `crates/swarm/kubernetes/cluster.sh`) for Kubernetes. With `only` (`local`, `guests`, `slurm-limits`) a part of
 /// it, so that no part needs the machine for long. `FATHOM_ISOLATION_PAIRS` (3) comparisons for each fault.
 pub(crate) fn run(program: &Path, only: &[String]) -> Result<()> {
-    let kernel = std::env::var("FATHOM_GUEST_KERNEL").ok();
+    let absolute = |path: &Path, what: &str| {
+        fs::canonicalize(path).with_context(|| format!("{what}: {}", path.display()))
+    };
+    let told = |name: &str| {
+        std::env::var_os(name).map(|path| absolute(Path::new(&path), name)).transpose()
+    };
+    // Tasks run in other directories, those of a cluster on other nodes.
+    let program = absolute(program, "the program")?;
+    let kernel = told("FATHOM_GUEST_KERNEL")?.map(|path| path.display().to_string());
     let dir = std::env::temp_dir().join(format!("fathom-isolation-{}", std::process::id()));
     fs::create_dir_all(&dir)?;
     let bench = Bench { program, kernel, dir, runs: std::cell::Cell::new(0) };
@@ -95,43 +118,58 @@ pub(crate) fn run(program: &Path, only: &[String]) -> Result<()> {
     if std::env::var_os("SLURM_CONF").is_some() {
         engines.push(Engine::Slurm);
     }
-    if let Some(cluster) = std::env::var_os("FATHOM_CLUSTER") {
-        engines.push(Engine::Kubernetes(cluster.into()));
-    }
-    let is_wanted = |engine: &Engine, between: Between| {
-        let names =
-            [engine.name(), between.name(), &format!("{}-{}", engine.name(), between.name())];
-        only.is_empty() || only.iter().any(|only| names.contains(&only.as_str()))
-    };
-    let mut has_image = false;
-    println!(
-        "the rate of two tasks beside others that go wrong, relative to that beside others that do not"
-    );
-    let mut rows = Vec::new();
-    for engine in &engines {
-        for between in [Between::Plain, Between::Limits, Between::Guests] {
-            let is_there = match between {
-                Between::Plain => *engine == Engine::Local,
-                Between::Limits => true,
-                Between::Guests => bench.kernel.is_some(),
-            };
-            if !is_there || !is_wanted(engine, between) {
-                continue;
-            }
-            if matches!(engine, Engine::Kubernetes(_)) && !has_image {
-                bench.give_image()?;
-                has_image = true;
-            }
-            rows.extend(bench.column(engine, between)?);
-        }
-    }
-    println!("{}", Value::Array(rows));
-    // After a failure it stays for whoever explains it.
-    let _ = fs::remove_dir_all(&bench.dir);
-    Ok(())
+    engines.extend(told(CLUSTER)?.map(Engine::Kubernetes));
+    bench.columns(&engines, only)
 }
 
-impl Bench<'_> {
+/// Features that the program needs for what is measured.
+pub(crate) fn features() -> &'static [&'static str] {
+    if std::env::var_os(CLUSTER).is_some() { &["kubernetes"] } else { &[] }
+}
+
+impl Bench {
+    /// All that is wanted of the table.
+    fn columns(&self, engines: &[Engine], only: &[String]) -> Result<()> {
+        let is_wanted = |engine: &Engine, between: Between| {
+            let names =
+                [engine.name(), between.name(), &format!("{}-{}", engine.name(), between.name())];
+            only.is_empty() || only.iter().any(|only| names.contains(&only.as_str()))
+        };
+        let mut has_image = false;
+        println!(
+            "the rate of two tasks beside others that go wrong, relative to that beside others that do not"
+        );
+        let mut rows = Vec::new();
+        for engine in engines {
+            for between in [Between::Plain, Between::Limits, Between::Guests] {
+                let is_there = match between {
+                    Between::Plain => *engine == Engine::Local,
+                    Between::Limits => true,
+                    Between::Guests => self.kernel.is_some(),
+                };
+                if !is_there || !is_wanted(engine, between) {
+                    continue;
+                }
+                match engine {
+                    Engine::Local => machine_can_be_made(machine_bytes(between))?,
+                    Engine::Kubernetes(cluster) if !has_image => {
+                        self.give_image(cluster)?;
+                        has_image = true;
+                    }
+                    _ => {}
+                }
+                rows.extend(self.column(engine, between)?);
+            }
+        }
+        if rows.is_empty() {
+            bail!("nothing of the table was asked for: {}", only.join(" "));
+        }
+        println!("{}", Value::Array(rows));
+        // After a failure it stays for whoever explains it.
+        let _ = fs::remove_dir_all(&self.dir);
+        Ok(())
+    }
+
     /// All faults for one engine and one kind of isolation.
     fn column(&self, engine: &Engine, between: Between) -> Result<Vec<Value>> {
         let ops = self.calibrate(between)?;
@@ -188,7 +226,7 @@ impl Bench<'_> {
 
     /// Operations that take about [`SECONDS`] with half a processor.
     fn calibrate(&self, between: Between) -> Result<u64> {
-        let mut command = Command::new(self.program);
+        let mut command = Command::new(&self.program);
         command.args(QUIET.split(' ')).args(["--budget", "4s", "--seed", "1", "--json", "--out"]);
         command.arg(self.next("calibration"));
         if let Some(kernel) = self.guest(between) {
@@ -218,15 +256,21 @@ impl Bench<'_> {
         if between == Between::Plain {
             return self.by_hand(&neighbours, beside);
         }
-        let first = self.swarm(engine, between, &neighbours, 2, 2)?;
-        let others = self.swarm(engine, between, &format!("{beside} --ops 1000000000"), 60, 1)?;
-        let began = Instant::now();
-        while first.neighbours().iter().any(Option::is_none) && began.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(200));
+        let mut first = self.swarm(engine, between, &neighbours, 2, 2)?;
+        let others = self.swarm(engine, between, &format!("{beside} --ops 1000000000"), 60, 1);
+        let mut others = others.inspect_err(|_| first.end_at_once())?;
+        let waited = wait_for(&mut first, &mut others);
+        let (seconds, happened) = (first.neighbours(), others.attempts());
+        others.stop(&self.program)?;
+        first.stop(&self.program)?;
+        waited?;
+        match happened.is_empty() {
+            true => println!("    nothing is known to have run beside it: {}", others.last_words()),
+            false => println!("    beside it: {}", tally(&happened)),
         }
-        let seconds = first.neighbours();
-        others.stop(self.program)?;
-        first.stop(self.program)?;
+        if beside == QUIET && seconds.contains(&None) {
+            bail!("without any fault a neighbour did not come to its end: {}", first.last_words());
+        }
         Ok(seconds)
     }
 
@@ -254,11 +298,11 @@ impl Bench<'_> {
         let plan = out.with_extension("toml");
         fs::write(&plan, text)?;
         let mut swarm = match engine {
-            Engine::Local => in_machine(self.program, machine_bytes(between)),
-            Engine::Slurm => Command::new(self.program),
+            Engine::Local => in_machine(&self.program, machine_bytes(between)),
+            Engine::Slurm => Command::new(&self.program),
             Engine::Kubernetes(cluster) => {
                 let mut run = Command::new(cluster_script());
-                run.arg("run").arg(cluster).arg(self.program);
+                run.arg("run").arg(cluster).arg(&self.program);
                 run
             }
         };
@@ -271,7 +315,7 @@ impl Bench<'_> {
     /// The same without a swarm: processes of one machine.
     fn by_hand(&self, neighbours: &str, beside: &str) -> Result<Vec<Option<f64>>> {
         let start = |words: &str, seed: u32| -> Result<Child> {
-            let mut command = in_machine(self.program, MACHINE_BYTES);
+            let mut command = in_machine(&self.program, MACHINE_BYTES);
             command.args(words.split(' ')).args(["--seed", &seed.to_string(), "--out"]);
             command.arg(self.next("hand")).stdout(Stdio::null()).stderr(Stdio::null());
             Ok(command.spawn()?)
@@ -327,7 +371,7 @@ impl Bench<'_> {
                  {program} {fault} --ops 1000 --seed 3 --out {at}/3; wait"
             ),
         };
-        let mut guest = Command::new(self.program);
+        let mut guest = Command::new(&self.program);
         guest.args(["guest", "run", kernel, "--memory", "600", "--deadline", "100s", "--writable"]);
         guest.arg(&out).args(["--", "sh", "-c", &script]);
         let output = guest.output()?;
@@ -339,15 +383,14 @@ impl Bench<'_> {
     }
 
     /// Gives the nodes of a cluster an image with the program and the kernel.
-    fn give_image(&self) -> Result<()> {
+    fn give_image(&self, cluster: &Path) -> Result<()> {
         let archive = self.dir.join("isolation.tar");
-        let mut image = Command::new(self.program);
+        let mut image = Command::new(&self.program);
         image.args(["swarm", "image", "--tag", "isolation:1", "-o"]).arg(&archive);
         if let Some(kernel) = &self.kernel {
             image.args(["--kernel", kernel]);
         }
         shell::run(image.stdout(Stdio::null()))?;
-        let cluster = std::env::var_os("FATHOM_CLUSTER").context("FATHOM_CLUSTER")?;
         shell::run(Command::new(cluster_script()).arg("image").arg(cluster).arg(&archive))
     }
 }
@@ -366,9 +409,32 @@ fn machine_bytes(between: Between) -> u64 {
     if between == Between::Guests { MACHINE_OF_GUESTS_BYTES } else { MACHINE_BYTES }
 }
 
+/// The control group that plays the machine.
+fn machine_group(bytes: u64) -> PathBuf {
+    Path::new(MEMORY_GROUPS).join(format!("fathom-machine-{}", bytes >> 20))
+}
+
+/// Says what is missing for a machine that is a control group.
+fn machine_can_be_made(bytes: u64) -> Result<()> {
+    if !Path::new(MEMORY_GROUPS).join("memory.limit_in_bytes").exists() {
+        bail!(
+            "local rows run in a control group of version 1 that plays the machine, and there is no \
+             {MEMORY_GROUPS}/memory.limit_in_bytes: boot with systemd.unified_cgroup_hierarchy=0, or \
+             `mount -t cgroup -o memory none {MEMORY_GROUPS}`; --only slurm or --only kubernetes do without"
+        );
+    }
+    let group = machine_group(bytes);
+    fs::create_dir_all(&group)
+        .and_then(|()| fs::write(group.join("memory.limit_in_bytes"), bytes.to_string()))
+        .with_context(|| {
+            format!("local rows need the rights of root to make the group {}", group.display())
+        })
+}
+
 /// A program in a control group that plays the machine. The group stays: it is empty when its members are gone.
 fn in_machine(program: &Path, bytes: u64) -> Command {
-    let group = format!("/sys/fs/cgroup/memory/fathom-machine-{}", bytes >> 20);
+    let group = machine_group(bytes);
+    let group = group.display();
     let enter = format!(
         "mkdir -p {group} && echo {bytes} > {group}/memory.limit_in_bytes && \
          echo $$ > {group}/cgroup.procs && exec \"$@\""
@@ -401,6 +467,25 @@ fn count_complete(out: &Path) -> usize {
     runs(out).iter().filter(is_neighbour).count()
 }
 
+/// Waits for the neighbours, or for something that says that this is in vain.
+fn wait_for(first: &mut Swarm, others: &mut Swarm) -> Result<()> {
+    let began = Instant::now();
+    while first.neighbours().iter().any(Option::is_none) {
+        first.must_work(1)?;
+        // Of the fault itself a task may fail once.
+        others.must_work(3)?;
+        if began.elapsed() > BEGIN_WITHIN && first.attempts().is_empty() {
+            bail!("no task has begun after {BEGIN_WITHIN:?}: {}", first.last_words());
+        }
+        if first.is_over()? || began.elapsed() > PATIENCE {
+            // The fault has ended them: that is a result.
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    Ok(())
+}
+
 /// A swarm that runs.
 struct Swarm {
     out: PathBuf,
@@ -416,7 +501,56 @@ impl Swarm {
         seconds
     }
 
-    fn stop(mut self, program: &Path) -> Result<()> {
+    /// The ends of all attempts that have begun; none of one that runs.
+    fn attempts(&self) -> Vec<Option<Value>> {
+        let tasks = fs::read_dir(self.out.join("tasks")).into_iter().flatten().flatten();
+        let attempts =
+            tasks.flat_map(|task| fs::read_dir(task.path()).into_iter().flatten().flatten());
+        let begun = attempts.map(|attempt| attempt.path()).filter(|attempt| {
+            ["runner.json", "ended.json"].iter().any(|name| attempt.join(name).exists())
+        });
+        let ended = |attempt: PathBuf| {
+            let text = fs::read_to_string(attempt.join("ended.json")).ok()?;
+            serde_json::from_str(&text).ok()
+        };
+        begun.map(ended).collect()
+    }
+
+    fn is_over(&mut self) -> Result<bool> {
+        Ok(self.coordinator.try_wait()?.is_some())
+    }
+
+    /// Fails with what went wrong if that is not what is measured: a coordinator that could not begin, tasks that
+    /// could not be run, so many of them and nothing else.
+    fn must_work(&mut self, failures_max: usize) -> Result<()> {
+        let is_over = self.is_over()?;
+        let ended: Vec<Value> = self.attempts().into_iter().flatten().collect();
+        let failures = ended.iter().filter(|ended| ended["reason"] == "failed").count();
+        if failures >= failures_max && failures == ended.len() {
+            bail!("tasks fail: {}; see {}", ended[0]["told"], self.out.display());
+        }
+        if is_over && ended.is_empty() {
+            bail!("the coordinator ended before its tasks: {}", self.last_words());
+        }
+        Ok(())
+    }
+
+    /// What the coordinator said last.
+    fn last_words(&self) -> String {
+        let log = self.out.with_extension("log");
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        let last = lines[lines.len().saturating_sub(LAST_LINES)..].join("; ");
+        format!("{last} ({})", log.display())
+    }
+
+    fn end_at_once(&mut self) {
+        // It may be over; whoever calls has something worse to tell.
+        let _ = self.coordinator.kill();
+        let _ = self.coordinator.wait();
+    }
+
+    fn stop(&mut self, program: &Path) -> Result<()> {
         let mut stop = Command::new(program);
         stop.args(["swarm", "stop", "--out"]).arg(&self.out);
         // It may be over.
@@ -430,6 +564,17 @@ impl Swarm {
         }
         Ok(())
     }
+}
+
+/// How attempts ended, in words.
+fn tally(attempts: &[Option<Value>]) -> String {
+    let mut counts = std::collections::BTreeMap::new();
+    for attempt in attempts {
+        let reason = attempt.as_ref().and_then(|ended| ended["reason"].as_str());
+        *counts.entry(reason.unwrap_or("running").to_owned()).or_insert(0_u32) += 1;
+    }
+    let words = counts.iter().map(|(reason, count)| format!("{count} {reason}"));
+    words.collect::<Vec<_>>().join(", ")
 }
 
 /// The seconds until a task was done.

@@ -30,7 +30,8 @@ impl Ledger {
         Ledger::at(shell::root().join("docs/campaigns").join(format!("{campaign}.jsonl")))
     }
 
-    fn at(file: PathBuf) -> Result<Ledger> {
+    /// The ledger in a file.
+    pub(crate) fn at(file: PathBuf) -> Result<Ledger> {
         let text = fs::read_to_string(&file).unwrap_or_default();
         let lines = text.lines().map(|line| {
             serde_json::from_str(line).with_context(|| format!("{}: {line}", file.display()))

@@ -22,6 +22,7 @@ mod structure_plot;
 mod suites;
 mod test;
 mod tidy;
+mod workload_tables;
 
 use std::process::ExitCode;
 
@@ -77,10 +78,10 @@ enum Task {
         /// Of `hunt`: the kernel for what needs a guest
         #[arg(long, value_name = "KERNEL")]
         guest: Option<String>,
-        /// Of `hunt`, `fsck`, `isolation`, `suites` and those in guests: only these rows
+        /// Of `hunt`, `fsck`, `isolation`, `suites`, `layered`, `callers` and those in guests: only these rows
         #[arg(long, value_name = "ROW")]
         only: Vec<String>,
-        /// Of those in guests: so many pieces of a minute at once
+        /// Of those in guests, `layered` and `callers`: so many pieces at once
         #[arg(long, default_value = "1")]
         jobs: usize,
     },
@@ -108,6 +109,13 @@ fn main() -> ExitCode {
             jobs,
             ..
         } => campaign::guests(name, guest_campaign::Plan { minutes, only: &only, jobs }),
+        Task::Campaign {
+            name: name @ (campaign::Name::Layered | campaign::Name::Callers),
+            minutes,
+            only,
+            jobs,
+            ..
+        } => campaign::long_workloads(name, guest_campaign::Plan { minutes, only: &only, jobs }),
         Task::Campaign { name: campaign::Name::Fsck, minutes, only, .. } => {
             campaign::built_program().and_then(|program| fsck::run(&program, minutes, &only))
         }
@@ -121,9 +129,7 @@ fn main() -> ExitCode {
             let plan = guest_campaign::Plan { minutes, only: &only, jobs };
             campaign::built_program().and_then(|program| ace2::run(&program, plan))
         }
-        Task::Campaign { name: campaign::Name::Isolation, only, .. } => {
-            campaign::built_program().and_then(|program| isolation::run(&program, &only))
-        }
+        Task::Campaign { name: campaign::Name::Isolation, only, .. } => campaign::isolation(&only),
         Task::Campaign { name, minutes, .. } => campaign::run(name, minutes),
     };
     match result {

@@ -5,7 +5,9 @@
 //!
 //! * `order`: what may be found of changes that nothing made durable yet;
 //! * `data`: how the contents of files relate to that;
-//! * `[durable]`: what each call makes durable. A call that is not mentioned makes nothing durable.
+//! * `[durable]`: what each call makes durable. A call that is not mentioned makes nothing durable;
+//! * `blocks` and `mtime`: from which of these on the blocks that are allocated to a file, and its
+//!   modification time, are durable too.
 //!
 //! Profiles of the format before this one (`names`, `data`, `order`) are still read: see [`old`].
 
@@ -240,6 +242,13 @@ pub struct Guarantee {
     /// How many bytes of capacity may be missing after a crash, compared with the same tree without
     /// one (blocks that are reclaimed only by a later scan, wear levelling, …).
     pub capacity_slack_bytes: Claim<u64>,
+    /// What a call must make durable of a file so that the blocks which are allocated to it are durable
+    /// too: `data`, or more. Not mentioned: none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<Claim<Makes>>,
+    /// The same of its modification time: `file`, or more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtime: Option<Claim<Makes>>,
     /// The profile of quirks with which the reference file system runs, if it has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<Claim<String>>,
@@ -347,6 +356,7 @@ impl Guarantee {
     /// Accepts only what a checker can hold a file system to.
     fn validate(&self) -> Result<(), GuaranteeError> {
         self.validate_cites()?;
+        self.validate_accounts()?;
         for (key, claim) in self.durable.mentioned() {
             let is = claim.is;
             if let Some(why) = self.why_not(key, is) {
@@ -369,6 +379,21 @@ impl Guarantee {
         Ok(())
     }
 
+    /// Refuses blocks and times that are durable with less than what shows them.
+    fn validate_accounts(&self) -> Result<(), GuaranteeError> {
+        let of_files = [Makes::Data, Makes::File, Makes::Names, Makes::Log, Makes::Everything];
+        let claims = [("blocks", &self.blocks, Makes::Data), ("mtime", &self.mtime, Makes::File)];
+        for (key, claim, least) in claims {
+            let is = promised(claim);
+            if claim.is_some() && (is < least || !of_files.contains(&is)) {
+                let why = "blocks come with \"data\" and the modification time with \"file\", or with more; \
+                           leave it out if no call makes it durable";
+                return Err(GuaranteeError::Contradiction { key, is: is.to_string(), why });
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses claims without a source.
     fn validate_cites(&self) -> Result<(), GuaranteeError> {
         let fixed = [
@@ -379,8 +404,17 @@ impl Guarantee {
             ("capacity_slack_bytes", &self.capacity_slack_bytes.cite),
         ];
         let reference = self.reference.iter().map(|claim| ("reference", &claim.cite));
+        let accounts = [("blocks", &self.blocks), ("mtime", &self.mtime)];
+        let accounts =
+            accounts.into_iter().filter_map(|(key, claim)| Some((key, &claim.as_ref()?.cite)));
         let calls = self.durable.mentioned().map(|(key, claim)| (key, &claim.cite));
-        match fixed.into_iter().chain(reference).chain(calls).find(|(_, cite)| cite.is_empty()) {
+        match fixed
+            .into_iter()
+            .chain(reference)
+            .chain(accounts)
+            .chain(calls)
+            .find(|(_, cite)| cite.is_empty())
+        {
             Some((key, _)) => Err(GuaranteeError::Uncited { key }),
             None => Ok(()),
         }

@@ -50,7 +50,7 @@ pub enum Answer {
     /// To [`Question::Describe`].
     Described(Box<Description>),
     /// To [`Question::Record`].
-    Recorded(Result<Recording, SubjectFailure>),
+    Recorded(Result<Box<Recording>, SubjectFailure>),
     /// To [`Question::Examine`].
     Examined(Box<Facts>),
     /// The harness failed in the worker.
@@ -179,7 +179,7 @@ impl Question {
             Question::Record { base, ops, end, look } => {
                 let ops = borrow_all(ops);
                 let workload = Workload { ops: &ops, end: *end, look: *look };
-                Answer::Recorded(subject.record(base, &workload)?)
+                Answer::Recorded(subject.record(base, &workload)?.map(Box::new))
             }
             Question::Examine { disk, questions } => {
                 let facts = subject.examine(std::slice::from_ref(disk), questions)?;
@@ -258,7 +258,8 @@ impl Answer {
             (Answer::Recorded(Ok(recording)), Question::Record { base, ops, .. }) => {
                 // Whoever asked has the disk.
                 let base = Image::new(base.size(), base.erased());
-                let segment = Segment { base, ops: ops.clone(), recording: recording.clone() };
+                let recording = Recording::clone(recording);
+                let segment = Segment { base, ops: ops.clone(), recording };
                 PackedAnswer::Recorded(StoredRecording { segments: vec![segment] }.to_bytes())
             }
             (Answer::Recorded(Ok(_)), _) => return Err(damaged("nobody asked for a recording")),
@@ -287,7 +288,8 @@ impl Answer {
             PackedAnswer::Recorded(bytes) => {
                 let stored = StoredRecording::from_bytes(&bytes).map_err(damaged)?;
                 let segment = stored.segments.into_iter().next();
-                Answer::Recorded(Ok(segment.ok_or_else(|| damaged("no recording"))?.recording))
+                let segment = segment.ok_or_else(|| damaged("no recording"))?;
+                Answer::Recorded(Ok(Box::new(segment.recording)))
             }
             PackedAnswer::NotRecorded(failure) => Answer::Recorded(Err(failure)),
             PackedAnswer::Examined(facts) => {
@@ -301,7 +303,7 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disks::{Trouble, View};
+    use crate::disks::{Account, Trouble, View};
     use fathom_core::{Errno, Outcome, PlainTree};
     use std::sync::Arc;
 
@@ -338,17 +340,20 @@ mod tests {
         facts.kernel_lines = vec!["it says something".to_owned()];
         let question =
             Question::Record { base, ops: vec![Op::Sync], end: End::Unmount, look: false };
+        let account = Account { blocks_512: 8, mtime: (7, 9) };
+        facts.accounts = Arc::new([("a".into(), account)].into());
         let recording = Recording {
             outcomes: vec![Outcome::ok(0)],
             log: [crate::Event::Flush].into_iter().collect(),
             marks: vec![0, 1, 1],
             unmounted: Some(Outcome::ok(0)),
             tree: None,
+            accounts: vec![[("a".into(), account)].into()],
         };
         let passed =
             |answer: Answer| Answer::from_bytes(&answer.to_bytes(&question).unwrap()).unwrap();
-        match passed(Answer::Recorded(Ok(recording.clone()))) {
-            Answer::Recorded(Ok(read)) => assert_eq!(read, recording),
+        match passed(Answer::Recorded(Ok(Box::new(recording.clone())))) {
+            Answer::Recorded(Ok(read)) => assert_eq!(*read, recording),
             other => panic!("{other:?}"),
         }
         match passed(Answer::Examined(Box::new(facts.clone()))) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use fathom_core::{Digest, Entry, Errno, FsPath, Tree};
 use serde::{Deserialize, Serialize};
 
+use super::account::Accounts;
 use super::neighbours::PruneCounts;
 use crate::reads::ReadSet;
 
@@ -134,6 +135,9 @@ pub enum Checked {
 pub struct Facts {
     /// What mounting shows, or why it shows nothing.
     pub view: Result<View, SubjectFailure>,
+    /// What is said of the regular files at the first look.
+    #[serde(default)]
+    pub accounts: Arc<Accounts>,
     /// Visible once the file system has repaired itself, if that was asked.
     pub repaired: Option<Result<Arc<Tree>, SubjectFailure>>,
     /// Whether recovery wrote to the device.
@@ -161,6 +165,7 @@ impl Facts {
     pub fn new(view: Result<View, SubjectFailure>) -> Facts {
         Facts {
             view,
+            accounts: Arc::default(),
             repaired: None,
             wrote: false,
             capacity_bytes: None,

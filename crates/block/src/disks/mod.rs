@@ -12,6 +12,7 @@
 //! An examination tells what it read ([`ReadSet`]): a [`Memo`] answers for disks that differ only
 //! elsewhere.
 
+mod account;
 mod batch;
 mod facts;
 mod memo;
@@ -31,6 +32,7 @@ use crate::geometry::Geometry;
 use crate::image::Image;
 
 pub use crate::reads::{ReadSet, Reads};
+pub use account::{Account, Accounts};
 pub use batch::{Answer, BatchError, Description, Question, read_questions, write_questions};
 pub use facts::{Checked, Facts, Interrupted, Questions, Recheck, SubjectFailure, Trouble, View};
 pub use memo::{Memo, MemoCounts};

@@ -1,10 +1,12 @@
 //! The file format of recordings: a line with the version, then postcard in zstd. Operations, answers
 //! and trees are JSON inside: they are tagged with names, which only a format that describes itself
-//! can read back.
+//! can read back. What was said of files comes last, and is left out if nobody was asked: recordings of
+//! earlier versions end before it.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::account::Accounts;
 use super::recording::Recording;
 use super::stored::{Segment, StoredError, StoredRecording};
 use crate::image::{Erased, Image};
@@ -43,7 +45,11 @@ fn first_line() -> String {
 
 pub(super) fn pack(stored: &StoredRecording) -> Vec<u8> {
     let segments: Vec<PackedSegment> = stored.segments.iter().map(pack_segment).collect();
-    let plain = postcard::to_stdvec(&segments).expect("plain data");
+    let mut plain = postcard::to_stdvec(&segments).expect("plain data");
+    let accounts: Vec<_> = stored.segments.iter().map(|it| &it.recording.accounts).collect();
+    if accounts.iter().any(|accounts| !accounts.is_empty()) {
+        plain.extend(json(&accounts).into_bytes());
+    }
     let mut bytes = first_line().into_bytes();
     // Writing to memory does not fail.
     bytes.extend(zstd::encode_all(&*plain, 0).expect("memory takes everything"));
@@ -56,7 +62,7 @@ fn json(value: &impl Serialize) -> String {
 
 fn pack_segment(segment: &Segment) -> PackedSegment {
     let Segment { base, ops, recording } = segment;
-    let Recording { outcomes, log, marks, unmounted, tree } = recording;
+    let Recording { outcomes, log, marks, unmounted, tree, accounts: _ } = recording;
     let chunks = (0..base.size()).step_by(CHUNK_BYTES).filter_map(|at| {
         let mut bytes = vec![0; CHUNK_BYTES.min(base.size() - at)];
         base.read(at, &mut bytes);
@@ -97,9 +103,17 @@ pub(super) fn unpack(bytes: &[u8]) -> Result<StoredRecording, StoredError> {
         return Err(StoredError::Version { found });
     };
     let plain = zstd::decode_all(packed).map_err(damaged)?;
-    let segments: Vec<PackedSegment> = postcard::from_bytes(&plain).map_err(damaged)?;
+    let (segments, rest): (Vec<PackedSegment>, _) =
+        postcard::take_from_bytes(&plain).map_err(damaged)?;
     let segments = segments.into_iter().map(unpack_segment).collect::<Result<_, _>>()?;
-    Ok(StoredRecording { segments })
+    let mut stored = StoredRecording { segments };
+    if !rest.is_empty() {
+        let accounts: Vec<Vec<Accounts>> = serde_json::from_slice(rest).map_err(damaged)?;
+        for (segment, accounts) in stored.segments.iter_mut().zip(accounts) {
+            segment.recording.accounts = accounts;
+        }
+    }
+    Ok(stored)
 }
 
 fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, StoredError> {
@@ -121,6 +135,7 @@ fn unpack_segment(packed: PackedSegment) -> Result<Segment, StoredError> {
         marks: packed.marks,
         unmounted: packed.unmounted.as_deref().map(from_json).transpose()?,
         tree: packed.tree.as_deref().map(from_json).transpose()?,
+        accounts: Vec::new(),
         log,
     };
     let ends = 1 + usize::from(recording.unmounted.is_some());
@@ -150,6 +165,7 @@ fn event(packed: &PackedEvent) -> Event<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disks::Account;
     use fathom_core::{Op, Outcome};
 
     fn stored() -> StoredRecording {
@@ -167,6 +183,7 @@ mod tests {
             marks: vec![1, 3, 4],
             unmounted: Some(Outcome::ok(0)),
             tree: Some(fathom_core::PlainTree::new().finish()),
+            accounts: vec![[("a".into(), Account { blocks_512: 8, mtime: (7, 9) })].into()],
         };
         StoredRecording { segments: vec![Segment { base, ops: vec![Op::Sync], recording }] }
     }

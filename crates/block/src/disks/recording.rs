@@ -3,6 +3,7 @@
 use fathom_core::{Op, Outcome, Tree};
 use serde::{Deserialize, Serialize};
 
+use super::account::Accounts;
 use crate::image::Image;
 use crate::log::WriteLog;
 
@@ -40,6 +41,9 @@ pub struct Recording {
     pub unmounted: Option<Outcome>,
     /// What was visible before the end, if that was asked.
     pub tree: Option<Tree>,
+    /// After each operation that makes something durable, what was said of the regular files then; empty
+    /// after others, and missing if nobody was asked.
+    pub accounts: Vec<Accounts>,
 }
 
 impl Recording {
@@ -55,6 +59,8 @@ impl Recording {
         let marks = self.marks.get(..=ops)?.to_vec();
         let outcomes = self.outcomes.get(..ops)?.to_vec();
         let events = (0..*marks.last()?).map(|index| self.log.event(index));
-        Some(Recording { outcomes, log: events.collect(), marks, unmounted: None, tree: None })
+        let log = events.collect();
+        let accounts = self.accounts.iter().take(ops).cloned().collect();
+        Some(Recording { outcomes, log, marks, unmounted: None, tree: None, accounts })
     }
 }

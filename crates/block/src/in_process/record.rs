@@ -44,5 +44,5 @@ fn run(
         }
     };
     let (_, log) = device.into_parts();
-    Ok(Recording { outcomes, log, marks, unmounted, tree })
+    Ok(Recording { outcomes, log, marks, unmounted, tree, accounts: Vec::new() })
 }

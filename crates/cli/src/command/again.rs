@@ -7,6 +7,7 @@ use std::time::Instant;
 use fathom_record::run::{Count, Kind};
 use fathom_record::{Known, RunDirectory};
 
+use crate::args::ReplayArgs;
 use crate::locate::finding_dir;
 use crate::progress::started;
 use crate::supervise::worker;
@@ -19,6 +20,14 @@ pub(crate) struct AgainRun {
 }
 
 impl AgainRun {
+    /// Begins a replay; of one whose finding is thrown away nothing is kept.
+    pub(crate) fn replay(args: &ReplayArgs, subject: &str, out: &Path) -> AgainRun {
+        match args.scratch {
+            true => AgainRun { directory: None, began: Instant::now() },
+            false => AgainRun::start(Kind::Replay, subject, &args.what, out),
+        }
+    }
+
     /// Begins the run. Where nothing can be written the command does its work all the same.
     pub(crate) fn start(kind: Kind, subject: &str, what: &str, out: &Path) -> AgainRun {
         let dir = place(kind, what, out);

@@ -119,6 +119,9 @@ fn plan(args: &CheckArgs, callers: u32, checked: &CheckPlan) -> CallersPlan {
     if let Some(calls) = args.calls {
         plan.calls = usize::from(calls);
     }
+    if let Some(schedules) = args.schedules {
+        plan.schedules = u64::from(schedules);
+    }
     plan.theme = args.theme;
     plan.remounts = is_kernels(&checked.spec);
     plan.disk_delay_ns_max = args.disk_delay.map(|micros| u64::from(micros) * 1000);
@@ -164,6 +167,9 @@ fn finish(run: &mut Run, report: &CallersReport) {
         let about = match count.name.as_str() {
             "operations" => "calls of several callers at once",
             "rounds" => "histories that were judged",
+            "different" => {
+                "histories of which no other schedule of the same operations had shown the same"
+            }
             "overlaps" => "pairs of calls that overlapped",
             "remounts" => "times that the file system was synced and remounted beside the calls",
             "unknown" => "histories on which the search gave up",
@@ -183,6 +189,7 @@ fn dry_run(checked: &CheckPlan, plan: &CallersPlan, json: bool) -> Result<String
         "subject": checked.spec.to_string(),
         "callers": plan.callers,
         "calls": plan.calls,
+        "schedules": plan.schedules,
         "theme": plan.theme.map_or("any", |theme| theme.name()),
         "disk_delay_ns": plan.disk_delay_ns_max.unwrap_or(0),
         "seed": plan.seed,
@@ -215,6 +222,10 @@ fn report_json(
                 "signature": finding.signature,
                 "calls": finding.round.schedule.len(),
                 "calls_before_shrinking": finding.calls_first,
+                "delays": finding.round.schedule.delays(),
+                "delays_before_shrinking": finding.delays_first,
+                "at_ops": finding.seen_first.ops,
+                "at_seconds": finding.seen_first.seconds,
                 "sightings": finding.sightings,
                 "runs": finding.runs,
                 "runs_reproduced": finding.runs_reproduced,
@@ -226,6 +237,8 @@ fn report_json(
         "callers": plan.callers,
         "ops": report.calls,
         "rounds": report.rounds,
+        "schedules": plan.schedules,
+        "different": report.different,
         "overlaps": report.overlaps,
         "remounts": report.remounts,
         "unknown": report.unknown,
@@ -255,12 +268,13 @@ fn summary(
     };
     let seconds = report.elapsed.as_secs_f64();
     let mut text = format!(
-        "{}: {} (seed {})\n{} callers, {} rounds, {} calls in {seconds:.1} s ({}/s), {} pairs overlapped\n",
+        "{}: {} (seed {})\n{} callers, {} rounds ({} different), {} calls in {seconds:.1} s ({}/s), {} pairs overlapped\n",
         bold(&checked.spec.to_string()),
         bold(&verdict),
         plan.seed,
         plan.callers,
         grouped(report.rounds),
+        grouped(report.different),
         grouped(report.calls),
         grouped((report.calls as f64 / seconds.max(1e-3)) as u64),
         grouped(report.overlaps),

@@ -168,11 +168,10 @@ fn without_null(value: Value) -> Value {
 /// What `--json` prints.
 fn report_json(checked: &CheckPlan, report: &Report, run: &Run) -> Value {
     let stats = &report.stats;
-    let findings: Vec<Value> = report
-        .findings
-        .iter()
-        .filter(|finding| run.findings.iter().any(|page| page.id == finding.id))
-        .map(|finding| {
+    let seen_first = report.findings.iter().zip(&report.seen_first);
+    let findings: Vec<Value> = seen_first
+        .filter(|(finding, _)| run.findings.iter().any(|page| page.id == finding.id))
+        .map(|(finding, seen_first)| {
             let recorded = finding.recorded();
             json!({
                 "id": recorded.id,
@@ -180,6 +179,8 @@ fn report_json(checked: &CheckPlan, report: &Report, run: &Run) -> Value {
                 "signature": recorded.signature,
                 "ops": recorded.ops_minimal,
                 "ops_before_shrinking": recorded.ops,
+                "at_ops": seen_first.ops,
+                "at_seconds": seen_first.seconds,
                 "sightings": recorded.sightings,
                 "runs": recorded.runs,
                 "runs_reproduced": recorded.runs_reproduced,

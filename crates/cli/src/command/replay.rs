@@ -8,7 +8,6 @@ use fathom_engine::check::finding::images::{Reproduction, replay_from_disks};
 use fathom_engine::check::finding::investigate::FindingSource;
 use fathom_engine::check::replay::{replay_supervised, trace_config};
 use fathom_engine::{Replay, ReplayVerdict};
-use fathom_record::run::Kind;
 use serde_json::json;
 
 use super::Ending;
@@ -56,7 +55,7 @@ pub(crate) fn run(args: &ReplayArgs, out: &Path, json: bool) -> Result<Ending> {
     let deadline = call_deadline(&spec, args.deadline);
     worker::limit(deadline, None);
     worker::describe(About { sources: vec![source], replayed: Some(replayed), ..About::default() });
-    let run = AgainRun::start(Kind::Replay, &spec.to_string(), &args.what, out);
+    let run = AgainRun::replay(args, &spec.to_string(), out);
     let (shown, replay) = with_subject(&spec, &config.reference, |subject| {
         let shown = match &stored {
             Some(stored) => replay_from_disks(subject, &stored.trace, &stored.disks)?,

@@ -158,10 +158,12 @@ impl Rerun for InWorkers<'_> {
 
     fn rerun(
         &self,
-        arguments: Vec<OsString>,
+        mut arguments: Vec<OsString>,
         _out: &Path,
         died: &mut dyn FnMut(&Board, &Violation, &LaneState),
     ) -> Result<(), NotRun> {
+        // Not in guests: what one does with files of the host moves its clock, for every replay in the same way.
+        arguments.push("--scratch".into());
         let limits = Limits { end: Some(CONFIRM_WITHIN), ..self.limits };
         let ended = watch(arguments, Output::Discarded, limits, self.signals);
         let EndedWorker { how, board, interrupted, .. } = ended.map_err(|_| NotRun)?;
@@ -256,7 +258,8 @@ impl Confirmation<'_> {
     /// One more run; `None` if it does not die.
     fn run(&self, finding: &DeathFinding, fatal: &Fatal<'_>) -> Result<Option<Again>, NotRun> {
         let place = tempfile::tempdir().map_err(|_| NotRun)?;
-        let dir = finding.record().write(place.path()).map_err(|_| NotRun)?;
+        // Thrown away with its directory: others may need the disk.
+        let dir = finding.record().write_scratch(place.path()).map_err(|_| NotRun)?;
         let deadline = format!("{}ms", self.deadline.as_millis());
         let arguments: [OsString; 7] = [
             "replay".into(),

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "every test file uses some of these")]
 
 pub(crate) mod running;
+pub(crate) mod swarm;
 
 use std::path::Path;
 use std::process::Command;

@@ -57,6 +57,8 @@ fn guarantee(promise: Promise) -> Guarantee {
         survives: claim(vec![promise.level], cite),
         recovers: claim(true, "every design: mounting is its recovery"),
         capacity_slack_bytes: claim(0, "every design: what is freed can be used again"),
+        blocks: None,
+        mtime: None,
         reference: None,
         durable,
     }

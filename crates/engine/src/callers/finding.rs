@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::CallersPlan;
 use super::round::{Round, Seen};
+use crate::check::SeenFirst;
 use crate::linear::timeline::draw;
 use crate::linear::{Conflict, History};
 
@@ -44,12 +45,24 @@ pub enum Wrong {
 }
 
 impl Wrong {
+    /// The class of what the checker says.
+    pub(super) const CHECKER: &str = "checker";
+
+    /// What a smaller round has to show as well: an answer without an order may be another one, what the kernel
+    /// or the checker says may not.
+    pub(super) fn sameness(&self, signature: &str) -> String {
+        match self {
+            Wrong::NoOrder(_) => self.class().to_owned(),
+            Wrong::KernelLog { .. } | Wrong::Checker { .. } => signature.to_owned(),
+        }
+    }
+
     /// The class of the finding.
     pub fn class(&self) -> &'static str {
         match self {
             Wrong::NoOrder(_) => "no_order",
             Wrong::KernelLog { .. } => "kernel_log",
-            Wrong::Checker { .. } => "checker",
+            Wrong::Checker { .. } => Wrong::CHECKER,
         }
     }
 
@@ -107,8 +120,12 @@ pub struct CallersFinding {
     pub round: Round,
     /// Calls of the round before that.
     pub calls_first: usize,
+    /// Calls with a delay before that.
+    pub delays_first: usize,
     /// What was seen of it.
     pub seen: Seen,
+    /// When it was seen first.
+    pub seen_first: SeenFirst,
     /// Further runs of the round as it was found.
     pub runs: usize,
     /// How many of them showed something wrong.
@@ -175,7 +192,9 @@ impl CallersFinding {
             seed: plan.seed,
             round: round.clone(),
             calls_first: round.schedule.len(),
+            delays_first: round.schedule.delays(),
             seen,
+            seen_first: SeenFirst::default(),
             runs: 0,
             runs_reproduced: 0,
             sightings: 1,
@@ -188,15 +207,19 @@ impl CallersFinding {
     /// What people read.
     pub fn story(&self) -> String {
         let mut story = format!(
-            "{} on {}: {}\n\nround {} of seed {} ({}), {} calls at once of {} before shrinking",
+            "{} on {}: {}\n\nround {} of seed {} ({}), schedule {}: {} calls at once of {} before shrinking, \
+             delays before {} of {}",
             self.signature,
             self.subject,
             self.claim(),
             self.round.number,
             self.seed,
             self.round.theme,
+            self.round.attempt,
             self.round.schedule.len(),
             self.calls_first,
+            self.round.schedule.delays(),
+            self.delays_first,
         );
         if self.runs > 0 {
             story.push_str(&format!(
@@ -261,6 +284,7 @@ impl CallersFinding {
         record.labels = self.labels.clone();
         record.labels.insert("seed".to_owned(), self.seed.to_string());
         record.details.insert("round".to_owned(), (self.round.number as i64).into());
+        record.details.insert("schedule".to_owned(), (self.round.attempt as i64).into());
         record.details.insert("calls".to_owned(), (self.round.schedule.len() as i64).into());
         record.evidence = self.evidence();
         let lanes = self.round.schedule.lanes.iter().enumerate();

@@ -1,7 +1,8 @@
 //! Several callers at once on one file system, judged by linearizability.
 //!
 //! A campaign is a number of rounds. Each starts with an empty file system: a few operations of one caller
-//! after the other, then all callers at once ([`round`]), then a look at the whole tree. If no order of the
+//! after the other, then all callers at once ([`round`]), then a look at the whole tree. The same operations are
+//! run under several schedules: with other delays before the calls, and other things beside them. If no order of the
 //! calls explains all answers and the tree ([`crate::linear`]), the round is run again and made smaller
 //! ([`again`]), and is a [`finding`]. What the kernel logs and what the file system's checker says of the disk
 //! are judged as well; calls that never return are the supervisor's business.
@@ -14,18 +15,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fathom_core::{Activity, Digest, HarnessFault, Supervision, Testbed};
+use fathom_core::{Digest, HarnessFault, Supervision, Testbed};
+use fathom_record::pace::Moment;
 use fathom_record::{Observer, Progress};
 
+use crate::check::SeenFirst;
 use crate::check::call_monitor::CallMonitor;
 use crate::linear::Relaxations;
 use again::Again;
 use fathom_generate::callers::Theme;
 use finding::{CallersFinding, Wrong};
-use round::{Round, RoundMaker, Seems, Seen};
+use round::{Round, RoundMaker, Seems, Seen, check_disk};
 
 /// Domain of the digests of histories.
 const DOMAIN_HISTORY: u64 = 41;
+
+/// Schedules of each round, if nothing else is said: few, since other operations show more than other delays do.
+const SCHEDULES: u64 = 3;
 
 /// How often an observer is told of progress.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
@@ -41,6 +47,8 @@ pub struct CallersPlan {
     pub calls: usize,
     /// Greatest delay before a call, in nanoseconds.
     pub delay_ns_max: u64,
+    /// Under how many schedules the operations of a round are run: with other delays each time.
+    pub schedules: u64,
     /// Whether the file system is synced and remounted beside some of the rounds.
     pub remounts: bool,
     /// Lets the requests to the disk take up to so many nanoseconds.
@@ -75,6 +83,7 @@ impl CallersPlan {
             callers,
             calls: 12,
             delay_ns_max: 3000,
+            schedules: SCHEDULES,
             remounts: false,
             disk_delay_ns_max: None,
             theme: None,
@@ -94,8 +103,10 @@ impl CallersPlan {
 /// What a campaign did.
 #[derive(Clone, Debug, Default)]
 pub struct CallersReport {
-    /// Rounds.
+    /// Rounds: each schedule of the same operations is one.
     pub rounds: u64,
+    /// How many of them went another way than every other one of the same operations.
+    pub different: u64,
     /// Calls that were executed at once.
     pub calls: u64,
     /// Times that the file system was remounted beside them.
@@ -135,6 +146,8 @@ pub fn check_callers(
         observer,
         report: CallersReport::default(),
         signatures: BTreeSet::new(),
+        of_round: BTreeSet::new(),
+        began: Moment::now(),
         started: Instant::now(),
         told: Instant::now(),
     };
@@ -154,6 +167,10 @@ struct Campaign<'a> {
     report: CallersReport,
     /// What was found already.
     signatures: BTreeSet<String>,
+    /// The histories of the operations that are being run.
+    of_round: BTreeSet<Digest>,
+    /// The start, for whoever waits outside of a guest.
+    began: Moment,
     started: Instant,
     told: Instant,
 }
@@ -161,7 +178,9 @@ struct Campaign<'a> {
 impl Campaign<'_> {
     fn run(&mut self) -> Result<(), HarnessFault> {
         while !self.is_over() {
-            let round = self.maker.round(self.report.rounds);
+            let schedules = self.plan.schedules.max(1);
+            let rounds = self.report.rounds;
+            let round = self.maker.round(rounds / schedules, rounds % schedules);
             let seen = round.run(self.subject, &self.monitor)?;
             self.count(&round, &seen);
             let wrong = match seen.judge(self.plan)? {
@@ -184,7 +203,12 @@ impl Campaign<'_> {
             format!("{} {moments:?} {} = {}\n", step.caller, step.op, step.outcome)
         });
         let text = format!("{}\n{}", round.number, steps.collect::<String>());
-        self.report.histories += Digest::of(DOMAIN_HISTORY, text.as_bytes());
+        let history = Digest::of(DOMAIN_HISTORY, text.as_bytes());
+        self.report.histories += history;
+        if round.attempt == 0 {
+            self.of_round.clear();
+        }
+        self.report.different += u64::from(self.of_round.insert(history));
         self.report.rounds += 1;
         self.report.calls += round.schedule.len() as u64;
         self.report.remounts += round.schedule.remounts.len() as u64;
@@ -196,22 +220,17 @@ impl Campaign<'_> {
     }
 
     fn fsck(&mut self) -> Result<Option<Wrong>, HarnessFault> {
-        self.monitor.begin_activity(Activity::Checking);
-        let checked = self.subject.fsck();
-        self.monitor.end();
-        let Some(checked) = checked? else { return Ok(None) };
-        self.report.fscks += 1;
-        Ok((!checked.clean).then_some(Wrong::Checker {
-            command: checked.command,
-            code: checked.code,
-            output: checked.output,
-        }))
+        let checked = check_disk(self.subject, &self.monitor)?;
+        self.report.fscks += u64::from(checked.is_some());
+        Ok(checked.flatten())
     }
 
     /// Tells what was found, runs it again, and tells it again.
     fn found(&mut self, round: &Round, seen: Seen, wrong: Wrong) -> Result<(), HarnessFault> {
         let name = self.subject.name();
         let mut finding = CallersFinding::new(&name, self.plan, round, seen, wrong);
+        let seconds = self.began.elapsed().as_secs_f64();
+        finding.seen_first = SeenFirst { ops: self.report.calls, seconds };
         if !self.signatures.insert(finding.signature.clone()) {
             let same = |known: &&mut CallersFinding| known.signature == finding.signature;
             if let Some(known) = self.report.findings.iter_mut().find(same) {
@@ -222,7 +241,8 @@ impl Campaign<'_> {
         let first = finding.record();
         self.subject.step_aside();
         if self.observer.seen(&first) {
-            let mut again = Again::new(self.subject, &self.monitor, self.plan);
+            let mut again =
+                Again::new(self.subject, &self.monitor, self.plan, finding.wrong.class());
             again.verify(&mut finding)?;
             again.shrink(&mut finding)?;
             self.subject.step_aside();
@@ -258,6 +278,7 @@ impl Campaign<'_> {
             counts: vec![
                 ("operations", report.calls),
                 ("rounds", report.rounds),
+                ("different", report.different),
                 ("overlaps", report.overlaps),
                 ("remounts", report.remounts),
                 ("fscks", report.fscks),

@@ -1,7 +1,7 @@
 //! One round: what callers do at once, and what was seen of it.
 
-use fathom_core::schedule::{DiskDelays, Planned};
-use fathom_core::{Activity, Caller, HarnessFault, Op, Schedule, Step, Testbed};
+use fathom_core::schedule::{Affinity, DiskDelays, Planned};
+use fathom_core::{Activity, Caller, CheckerReport, HarnessFault, Op, Schedule, Step, Testbed};
 use fathom_model::Model;
 use serde::{Deserialize, Serialize};
 
@@ -27,8 +27,11 @@ const SLOW_PERCENT: u32 = 75;
 /// What is done in one round, from an empty file system on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Round {
-    /// Which one of the campaign.
+    /// Which operations of the campaign.
     pub number: u64,
+    /// Which schedule of these operations.
+    #[serde(default)]
+    pub attempt: u64,
     /// What it is about.
     pub theme: String,
     /// What is done first, by one caller after the other.
@@ -55,7 +58,9 @@ pub(super) enum Seems {
     Unknown,
 }
 
-/// Makes the rounds of a campaign; each has choices of its own, so that it can be made alone.
+/// Makes the rounds of a campaign; each has choices of its own, so that it can be made alone. What callers do comes
+/// from the seed and the number of the round; when they do it, and what happens beside them, from the number of
+/// the schedule as well.
 #[derive(Clone, Debug)]
 pub(super) struct RoundMaker {
     plan: CallersPlan,
@@ -66,28 +71,41 @@ impl RoundMaker {
         RoundMaker { plan: plan.clone() }
     }
 
-    pub(super) fn round(&self, number: u64) -> Round {
+    /// The operations of a round, under one of its schedules.
+    pub(super) fn round(&self, number: u64, attempt: u64) -> Round {
+        let (theme, setup, scripts) = self.operations(number);
+        let seed = fathom_core::pattern::word(self.plan.seed, number);
+        let mut choices = Choices::of_episode(seed, attempt);
+        let lanes = scripts.into_iter().map(|ops| {
+            ops.into_iter().map(|op| self.planned(op, &mut choices)).collect::<Vec<_>>()
+        });
+        let lanes: Vec<_> = lanes.collect();
+        let affinity = affinity(lanes.len(), &mut choices);
+        let remounts = self.remounts(&mut choices);
+        let max_ns = self.plan.disk_delay_ns_max.filter(|_| choices.percent(SLOW_PERCENT));
+        let seed = choices.below(u64::MAX);
+        let disk = max_ns.map(|max_ns| DiskDelays { seed, max_ns });
+        let theme = theme.name().to_owned();
+        let schedule = Schedule { lanes, remounts, disk, affinity };
+        Round { number, attempt, theme, setup, schedule }
+    }
+
+    /// What is done in a round: its theme, what comes first, and the operations of each caller.
+    fn operations(&self, number: u64) -> (Theme, Vec<(Caller, Op)>, Vec<Vec<Op>>) {
         let plan = &self.plan;
         let mut choices = Choices::of_episode(plan.seed, number);
         let mut generator = CallerGenerator::new(choices.below(u64::MAX));
         let theme: Theme = plan.theme.unwrap_or_else(|| generator.theme());
         let setup = self.specified(generator.setup(plan.callers));
         let model = after(&plan.reference, &setup);
-        let mut lanes = Vec::new();
-        for ops in generator.round(theme, plan.callers, plan.calls) {
-            let ops = ops.into_iter().filter(|op| is_specified(model.as_ref(), op));
-            lanes.push(ops.map(|op| self.planned(op, &mut choices)).collect());
+        let mut scripts = generator.round(theme, plan.callers, plan.calls);
+        for ops in &mut scripts {
+            ops.retain(|op| is_specified(model.as_ref(), op));
         }
         if choices.percent(SYNC_PERCENT) {
-            let syncs = (0..plan.calls / 2).map(|_| Op::Sync);
-            lanes.push(syncs.map(|op| self.planned(op, &mut choices)).collect());
+            scripts.push((0..plan.calls / 2).map(|_| Op::Sync).collect());
         }
-        let theme = theme.name().to_owned();
-        let remounts = self.remounts(&mut choices);
-        let max_ns = plan.disk_delay_ns_max.filter(|_| choices.percent(SLOW_PERCENT));
-        let seed = choices.below(u64::MAX);
-        let disk = max_ns.map(|max_ns| DiskDelays { seed, max_ns });
-        Round { number, theme, setup, schedule: Schedule { lanes, remounts, disk } }
+        (theme, setup, scripts)
     }
 
     /// The delays before remounts beside the callers, in some of the rounds.
@@ -109,6 +127,15 @@ impl RoundMaker {
     fn specified(&self, setup: Vec<(Caller, Op)>) -> Vec<(Caller, Op)> {
         let model = after(&self.plan.reference, &[]);
         setup.into_iter().filter(|(_, op)| is_specified(model.as_ref(), op)).collect()
+    }
+}
+
+/// Half of the schedules have callers on different processors; in the others the machine decides, or chance.
+fn affinity(callers: usize, choices: &mut Choices) -> Affinity {
+    match choices.below(4) {
+        0 => Affinity::Anywhere,
+        1 => Affinity::On((0..callers).map(|_| choices.below(64) as u32).collect()),
+        _ => Affinity::Spread,
     }
 }
 
@@ -165,6 +192,24 @@ impl Round {
     }
 }
 
+/// Lets the checker look at the disk; nothing if there is no checker. What it is not content with comes with it.
+///
+/// # Errors
+/// If the harness fails.
+pub(super) fn check_disk(
+    subject: &mut dyn Testbed,
+    monitor: &CallMonitor,
+) -> Result<Option<Option<Wrong>>, HarnessFault> {
+    monitor.begin_activity(Activity::Checking);
+    let checked = subject.fsck();
+    monitor.end();
+    let wrong = |checked: CheckerReport| {
+        let CheckerReport { clean, command, code, output } = checked;
+        (!clean).then_some(Wrong::Checker { command, code, output })
+    };
+    Ok(checked?.map(wrong))
+}
+
 impl Seen {
     /// What is wrong with it, if something is.
     ///
@@ -197,4 +242,31 @@ fn judge_of(plan: &CallersPlan) -> Judge<'_> {
 
 fn fault(error: HistoryError) -> HarnessFault {
     HarnessFault::new("judging a history", error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ops(round: &Round) -> Vec<Vec<&Op>> {
+        let lanes = round.schedule.lanes.iter();
+        lanes.map(|lane| lane.iter().map(|planned| &planned.op).collect()).collect()
+    }
+
+    #[test]
+    fn schedules_of_a_round_have_the_same_operations() {
+        let mut plan = CallersPlan::new(3, 4, fathom_model::Config::default());
+        (plan.remounts, plan.disk_delay_ns_max) = (true, Some(50_000));
+        let maker = RoundMaker::new(&plan);
+        for number in 0..20 {
+            let rounds: Vec<Round> = (0..6).map(|attempt| maker.round(number, attempt)).collect();
+            assert_eq!(rounds[0], maker.round(number, 0), "a round can be made alone");
+            for (at, round) in rounds.iter().enumerate() {
+                assert_eq!((ops(round), &round.setup), (ops(&rounds[0]), &rounds[0].setup));
+                let others = rounds[..at].iter();
+                assert!(others.into_iter().all(|other| other.schedule != round.schedule));
+            }
+        }
+        assert_ne!(ops(&maker.round(0, 0)), ops(&maker.round(1, 0)));
+    }
 }

@@ -15,7 +15,7 @@ use super::rerun::CompareTrees;
 use super::side_by_side::Inspection;
 use super::{Campaign, StepResult};
 use crate::check::oracle::Signature;
-use fathom_generate::layered::{Call, Grower, Preset, Refiner};
+use fathom_generate::layered::{Call, Grower, Preset, PrintedWorkload, Refiner};
 
 /// Directories with more subdirectories are not listed after every call.
 const SMALL_DIR: u32 = 64;
@@ -47,15 +47,36 @@ impl Campaign<'_, '_> {
         Ok(())
     }
 
+    /// The workloads of the paper, call by call: nothing is done between them that is not printed.
+    pub(super) fn printed(&mut self) -> Result<(), HarnessFault> {
+        for PrintedWorkload { calls, preset, .. } in PrintedWorkload::all() {
+            self.episode_of(&preset, calls, false)?;
+            self.layered_run = None;
+        }
+        self.over = true;
+        Ok(())
+    }
+
     fn layered_episode(&mut self, preset: &Preset) -> Result<(), HarnessFault> {
         let seed = fathom_core::pattern::word(self.plan.seed, self.stats.episodes);
+        let remounts = self.can(Capability::Remount);
+        self.episode_of(preset, Grower::new(seed, preset, remounts).workload(), true)
+    }
+
+    fn can(&mut self, capability: Capability) -> bool {
+        let mut pairs = self.lineup.pairs.iter_mut();
+        pairs.all(|pair| pair.subject().capabilities().contains(&capability))
+    }
+
+    /// Executes a workload on an empty file system, with maintenance in between if it is wanted.
+    fn episode_of(
+        &mut self,
+        preset: &Preset,
+        calls: Vec<Call>,
+        maintained: bool,
+    ) -> Result<(), HarnessFault> {
         self.restart()?;
-        let mut can = |capability| {
-            let mut pairs = self.lineup.pairs.iter_mut();
-            pairs.all(|pair| pair.subject().capabilities().contains(&capability))
-        };
-        let (remounts, devices) = (can(Capability::Remount), can(Capability::Devices));
-        let calls = Grower::new(seed, preset, remounts).workload();
+        let devices = self.can(Capability::Devices);
         let mut refiner = Refiner::new(preset, devices);
         self.layered_run = Some(LayeredRun { preset: preset.clone(), devices, calls: Vec::new() });
         for call in calls {
@@ -69,10 +90,12 @@ impl Campaign<'_, '_> {
             if self.perform_command(&ops)? != StepResult::AsExpected {
                 return Ok(());
             }
-            if self.maintain(ops.len())? == StepResult::Diverged {
+            if maintained && self.maintain(ops.len())? == StepResult::Diverged {
                 return Ok(());
             }
         }
+        // It is hardly ever larger than at its end.
+        self.structure.take(self.lineup.model(), self.stats.ops);
         let _ = self.last_look()?;
         Ok(())
     }

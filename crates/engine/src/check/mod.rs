@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 
 use fathom_core::partition::Granularity;
 use fathom_core::{Capability, HarnessFault, Op, RestoreMethod, Supervision, Testbed, Violation};
+use fathom_record::pace::Moment;
 use fathom_record::{Observer, Progress, VisitedStates};
 
 use crate::check::call_monitor::OnStuck;
@@ -37,7 +38,7 @@ use crate::check::finding::{Disks, Finding};
 use crate::check::oracle::Signature;
 use crate::check::side_by_side::Inspection;
 use crate::check::stats::{Goals, Stats};
-use crate::check::structure::Structure;
+use crate::check::structure::{Samples, Structure};
 use crate::coverage::OpCoverage;
 use fathom_generate::choice::Choices;
 use fathom_generate::layered::Preset;
@@ -51,9 +52,6 @@ pub use lineup::Participant;
 
 /// The interval at which an observer is told of progress.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
-
-/// How often the structures are measured.
-const MEASURE_EVERY: Duration = Duration::from_secs(1);
 
 /// Time for shrinking a finding, however little is left.
 const SHRINK_SECONDS_MIN: u64 = 1;
@@ -123,6 +121,8 @@ pub enum Workload {
     Ops,
     /// Long layered workloads, one after the other.
     Layered(Box<Preset>),
+    /// The workloads that the paper of layered workloads prints, once each.
+    Printed,
 }
 
 /// The result of a campaign.
@@ -140,8 +140,19 @@ pub struct Report {
     pub goals: Goals,
     /// The largest structures over time.
     pub structure: Vec<Structure>,
+    /// When each of the findings was seen first.
+    pub seen_first: Vec<SeenFirst>,
     /// The observer ended it.
     pub stopped: bool,
+}
+
+/// When something was seen first in a campaign.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SeenFirst {
+    /// Operations until then.
+    pub ops: u64,
+    /// Seconds since the start, for whoever waits outside of a guest.
+    pub seconds: f64,
 }
 
 /// Compares `subject` with the reference until a limit of the plan is reached.
@@ -207,8 +218,10 @@ pub fn check_all(
         coverage: OpCoverage::default(),
         layered_run: None,
         look_budget: LookBudget::default(),
-        structure: Vec::new(),
-        measured: None,
+        structure: Samples::start(),
+        began: Moment::now(),
+        seen_first: Vec::new(),
+        accused: SeenFirst::default(),
     };
     campaign.run()
 }
@@ -243,9 +256,13 @@ struct Campaign<'a, 'b> {
     layered_run: Option<LayeredRun>,
     look_budget: LookBudget,
     /// The largest structures over time.
-    structure: Vec<Structure>,
-    /// When they were last measured.
-    measured: Option<Instant>,
+    structure: Samples,
+    /// The start, for whoever waits outside of a guest.
+    began: Moment,
+    /// When each finding was seen first.
+    seen_first: Vec<SeenFirst>,
+    /// When the accusation came that is being looked at.
+    accused: SeenFirst,
 }
 
 /// The end of a meta-operation, of the maintenance after it or of a last look.
@@ -266,19 +283,21 @@ impl Campaign<'_, '_> {
         self.compare_empty()?;
         let ended = match (&self.plan.workload, self.plan.explore.strategy) {
             (Workload::Layered(preset), _) => self.layered(preset),
+            (Workload::Printed, _) => self.printed(),
             (Workload::Ops, Strategy::Tour) => self.tour(),
             (Workload::Ops, Strategy::Dfs) => self.dfs(),
             (Workload::Ops, Strategy::Walk) => self.walk(),
         };
         // What was done and found so far is told also if the harness has failed.
         self.tell();
-        self.measure();
+        self.structure.take(self.lineup.model(), self.stats.ops);
         self.tell_sightings();
         ended?;
         let calls: Vec<&str> = self.generator.calls().map(|call| call.name()).collect();
         let (never, goals) = (self.stats.never(&calls), self.stats.goals(&calls));
-        let Campaign { stats, findings, coverage, structure, stopped, .. } = self;
-        Ok(Report { stats, findings, never, coverage, goals, structure, stopped })
+        let structure = self.structure.into_taken();
+        let Campaign { stats, findings, coverage, seen_first, stopped, .. } = self;
+        Ok(Report { stats, findings, never, coverage, goals, structure, seen_first, stopped })
     }
 
     /// Compares the empty file systems, and says once what differs from the start.
@@ -320,6 +339,9 @@ impl Campaign<'_, '_> {
         let state = self.lineup.model().digest();
         if self.stats.count(op, &tried.found, state) {
             self.plan.states.add(state.0);
+        }
+        if self.structure.are_due(self.stats.ops) {
+            self.structure.take(self.lineup.model(), self.stats.ops);
         }
         self.coverage.record(op, &tried.found);
         self.generator.note(op, &tried.expected, self.lineup.model());
@@ -421,6 +443,8 @@ impl Campaign<'_, '_> {
     fn look_closer(&mut self, accusation: Accusation) -> Result<StepResult, HarnessFault> {
         // Whatever comes next, these trees are not compared any more.
         self.since_tree = 0;
+        let seconds = self.began.elapsed().as_secs_f64();
+        self.accused = SeenFirst { ops: self.stats.ops, seconds };
         let pair = &mut self.lineup.pairs[accusation.participant];
         if pair.steps().is_empty() {
             return Err(HarnessFault::new(
@@ -446,7 +470,7 @@ impl Campaign<'_, '_> {
         let first = first_seen(&name, &plan, self.stats.episodes, &case, disks.clone());
         if !self.observer().seen(&first.record()) {
             self.seen.insert(signature, self.findings.len());
-            self.findings.push(first);
+            self.push(first);
             return Ok(StepResult::Diverged);
         }
         let began = Instant::now();
@@ -497,10 +521,15 @@ impl Campaign<'_, '_> {
         let index = self.findings.len();
         self.seen.insert(seen, index);
         self.seen.insert(finding.signature.clone(), index);
-        self.findings.push(finding);
+        self.push(finding);
         self.stats.findings += 1;
         self.over |= self.stats.findings >= self.plan.config.check.findings_max;
         index
+    }
+
+    fn push(&mut self, finding: Finding) {
+        self.findings.push(finding);
+        self.seen_first.push(self.accused);
     }
 
     /// Time for shrinking the next finding. All of it is part of the budget; only the first finding may
@@ -558,28 +587,9 @@ impl Campaign<'_, '_> {
         counts
     }
 
-    /// Measures the structures, once a second at most.
-    fn measure_sometimes(&mut self) {
-        if self.measured.is_none_or(|measured| measured.elapsed() >= MEASURE_EVERY) {
-            self.measure();
-        }
-    }
-
-    fn measure(&mut self) {
-        self.measured = Some(Instant::now());
-        let now = Structure {
-            seconds: self.stats.elapsed.as_secs_f64(),
-            ops: self.stats.ops,
-            ..Structure::of(self.lineup.model())
-        };
-        let before = self.structure.last().copied().unwrap_or_default();
-        self.structure.push(now.or_larger(&before));
-    }
-
     fn tell(&mut self) {
         self.told = Instant::now();
         self.stats.elapsed = self.started.elapsed();
-        self.measure_sometimes();
         let seconds = self.stats.elapsed.as_secs_f64();
         let share = match (self.plan.ops_max, self.plan.budget) {
             (Some(ops_max), _) => Some(self.stats.ops as f64 / ops_max as f64),

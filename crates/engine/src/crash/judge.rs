@@ -182,6 +182,8 @@ pub(super) fn classify_rule(broken: &BrokenPromise, op: &Op) -> Cause {
         | Rule::Xattrs
         | Rule::SymlinkTarget
         | Rule::LinkCount
+        | Rule::Allocation
+        | Rule::ModificationTime
         | Rule::Order => Class::WrongContent,
     };
     let place = match &broken.changed_by {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fathom_block::disks::StoredRecording;
+use fathom_block::disks::{Accounts, StoredRecording};
 use fathom_block::{Level, WriteLog};
 use fathom_core::{Digest, Op, Outcome};
 use serde::{Deserialize, Serialize};
@@ -23,11 +23,14 @@ const SHARDS: usize = 64;
 /// Images recovered so far, by digest.
 pub(crate) struct Images {
     shards: Vec<Mutex<HashMap<Digest, Recovered>>>,
+    /// What was said of files, once for all images of which it was.
+    accounts: Mutex<HashSet<Arc<Accounts>>>,
 }
 
 impl Default for Images {
     fn default() -> Self {
-        Images { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Images { shards, accounts: Mutex::default() }
     }
 }
 
@@ -54,7 +57,13 @@ impl Images {
             return Ok(known.clone());
         }
         // Two threads may do this at the same time: both come to the same result.
-        let recovered = recover()?;
+        let mut recovered = recover()?;
+        let mut accounts = lock(&self.accounts);
+        match accounts.get(&recovered.accounts) {
+            Some(known) => recovered.accounts = Arc::clone(known),
+            None => drop(accounts.insert(Arc::clone(&recovered.accounts))),
+        }
+        drop(accounts);
         self.shard(image).insert(image, recovered.clone());
         Ok(recovered)
     }

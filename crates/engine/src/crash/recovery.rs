@@ -4,8 +4,10 @@
 //! lead to it.
 
 use fathom_block::Level;
+use std::sync::Arc;
+
 use fathom_block::disks::{
-    Checked, Facts, Interrupted, Questions, Recheck, SubjectFailure, Trouble, View,
+    Accounts, Checked, Facts, Interrupted, Questions, Recheck, SubjectFailure, Trouble, View,
 };
 use fathom_core::Digest;
 use serde::{Deserialize, Serialize};
@@ -38,6 +40,9 @@ impl Defect {
 pub struct Recovered {
     /// The digest of the tree that is visible after mounting.
     pub tree: Digest,
+    /// What was said of the regular files then. Not saved: what was judged before an interruption is.
+    #[serde(skip)]
+    pub accounts: Arc<Accounts>,
     /// Bytes that one file could take before the disk was full; `None` if that was not tried.
     pub capacity_bytes: Option<u64>,
     /// Whether recovery wrote to the device.
@@ -58,6 +63,7 @@ impl From<&Facts> for Recovered {
     fn from(facts: &Facts) -> Recovered {
         Recovered {
             tree: facts.view.as_ref().map_or_else(|_| Digest::default(), |view| view.digest),
+            accounts: Arc::clone(&facts.accounts),
             capacity_bytes: facts.capacity_bytes,
             wrote: facts.wrote,
             defect: defect(facts),

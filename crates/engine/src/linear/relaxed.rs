@@ -410,9 +410,24 @@ mod tests {
             let names = entry.order.iter().filter(|change| **change == Change::Name).count();
             assert_eq!(names, usize::from(entry.call.is_some()), "{name}");
         }
-        for profile in
-            ["tmpfs", "ext2", "ext4", "xfs", "btrfs", "f2fs", "minix", "overlay", "generic"]
-        {
+        for profile in [
+            "tmpfs",
+            "ext2",
+            "ext4",
+            "xfs",
+            "btrfs",
+            "f2fs",
+            "minix",
+            "overlay",
+            "overlay-xfs",
+            "generic",
+            "jfs",
+            "gfs2",
+            "reiserfs",
+            "nilfs2",
+            "vfat",
+            "exfat",
+        ] {
             let of_profile = Relaxations::of_profile(profile);
             for call in [Counting::Mkdir, Counting::Rmdir, Counting::Link, Counting::Rename] {
                 let entries = of_profile.iter().filter(|(_, entry)| entry.call == Some(call));

@@ -20,12 +20,14 @@ pub mod grow;
 mod kmeans;
 pub mod pattern;
 pub mod preset;
+mod printed;
 mod stream;
 pub mod syntax;
 
 pub use self::core::{Command, Graph, Kind};
 pub use grow::Grower;
 pub use preset::{Preset, PresetError};
+pub use printed::PrintedWorkload;
 pub use stream::LayeredWorkloads;
 pub use syntax::Refiner;
 

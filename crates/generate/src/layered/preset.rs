@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::core::Kind;
+use super::core::{Kind, Name};
 
 const PRESETS: &str = include_str!("presets.toml");
 
@@ -32,6 +32,12 @@ pub struct Preset {
     pub blocks_max: u64,
     /// Letters of a name, beside its number.
     pub letters_max: u64,
+    /// Letters of the names of the levels that `deepen` makes.
+    #[serde(default = "one")]
+    pub level_letters: u64,
+    /// Names that are given; the others have random letters and their number.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub names: BTreeMap<Name, String>,
     /// Levels of the graph.
     pub depth_max: usize,
     /// How often a parameter is not the usual one.
@@ -43,6 +49,10 @@ pub struct Preset {
     pub prefill: u64,
     /// How often each kind of command is considered.
     pub percent: BTreeMap<Kind, u32>,
+}
+
+fn one() -> u64 {
+    1
 }
 
 /// A text that names no preset.

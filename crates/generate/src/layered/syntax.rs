@@ -41,7 +41,7 @@ enum Extra {
     /// Directories with numbers, side by side.
     Wide { id: u64, count: u64 },
     /// Directories below each other.
-    Deep { id: u64, count: u64 },
+    Deep { id: u64, count: u64, letters: u64 },
 }
 
 /// Makes calls of the commands of one workload, in order.
@@ -137,15 +137,16 @@ impl Refiner {
             Command::Prune { node } => self.prune(node),
             Command::Deepen { node } => self.deepen(node, call, choices),
             Command::Enlarge { node } => self.enlarge(node, call, choices),
-            ref other => self.small(other, choices),
+            _ => self.small(call, choices),
         }
     }
 
     /// The commands of the extension that are one call.
-    fn small(&mut self, command: &Command, choices: &mut Choices) -> Vec<Op> {
-        let len = BLOCK_BYTES * (1 + choices.below(self.preset.blocks_max));
+    fn small(&mut self, call: &Call, choices: &mut Choices) -> Vec<Op> {
+        let blocks = 1 + choices.below(self.preset.blocks_max);
+        let len = BLOCK_BYTES * call.size.unwrap_or(blocks);
         let slot = |file: &FileId| self.slots.get(file).copied();
-        match command {
+        match &call.command {
             Command::Read { file } => slot(file).map(|slot| Op::Read { slot, len }),
             Command::Write { file } => slot(file).map(|slot| {
                 self.patterns += 1;
@@ -184,6 +185,9 @@ impl Refiner {
     }
 
     fn name(&self, name: Name) -> Vec<u8> {
+        if let Some(given) = self.preset.names.get(&name) {
+            return given.clone().into_bytes();
+        }
         let letters = match self.preset.letters_max {
             0 => 0,
             max => fathom_core::pattern::word(7, u64::from(name)) % max,
@@ -254,11 +258,12 @@ impl Refiner {
 
     fn deepen(&mut self, node: NodeId, call: &Call, choices: &mut Choices) -> Vec<Op> {
         let path = self.path(node);
-        let room = (PATH_BYTES_MAX.saturating_sub(path.as_bytes().len()) / 2) as u64;
+        let letters = self.preset.level_letters.max(1);
+        let room = PATH_BYTES_MAX.saturating_sub(path.as_bytes().len()) as u64 / (letters + 1);
         let count = self.size(call, self.preset.deepen_max, choices).min(room);
         let (id, mode) = (self.next_extra(), self.mode(choices));
-        self.extras.entry(node).or_default().push(Extra::Deep { id, count });
-        deep(&path, id, count).into_iter().map(|path| Op::Mkdir { path, mode }).collect()
+        self.extras.entry(node).or_default().push(Extra::Deep { id, count, letters });
+        deep(&path, id, count, letters).into_iter().map(|path| Op::Mkdir { path, mode }).collect()
     }
 
     fn enlarge(&mut self, node: NodeId, call: &Call, choices: &mut Choices) -> Vec<Op> {
@@ -307,7 +312,7 @@ impl Refiner {
         for extra in self.extras.remove(&node).unwrap_or_default() {
             let mut paths = match extra {
                 Extra::Wide { id, count } => wide(path, id, count),
-                Extra::Deep { id, count } => deep(path, id, count),
+                Extra::Deep { id, count, letters } => deep(path, id, count, letters),
             };
             paths.reverse();
             ops.extend(paths.into_iter().map(|path| Op::Rmdir { path }));
@@ -331,12 +336,13 @@ fn wide(path: &FsPath, id: u64, count: u64) -> Vec<FsPath> {
 }
 
 /// The paths of directories below each other.
-fn deep(path: &FsPath, id: u64, count: u64) -> Vec<FsPath> {
+fn deep(path: &FsPath, id: u64, count: u64, letters: u64) -> Vec<FsPath> {
+    let level = "p".repeat(letters as usize);
     let mut paths = Vec::new();
     let mut here = path.join(format!("p{id}").as_bytes());
     for _ in 0..count {
         paths.push(here.clone());
-        here = here.join(b"p");
+        here = here.join(level.as_bytes());
     }
     paths
 }

@@ -272,6 +272,14 @@ impl Volume {
         links.into_iter().map(entry).collect()
     }
 
+    /// The cookie that the next new entry of a directory will have: behind those of all that are there.
+    ///
+    /// # Errors
+    /// `ENOTDIR`.
+    pub fn entries_end(&self, dir: Ino) -> Result<u64, Errno> {
+        Ok(self.state.dir(dir)?.cookie_next())
+    }
+
     /// Whether a directory has no entries.
     ///
     /// # Errors

@@ -65,6 +65,7 @@ mod clock;
 mod control;
 mod convert;
 mod error;
+mod listing;
 mod mount;
 mod node_flags;
 mod options;

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use fathom_core::flags::{FallocateMode, RenameFlags, XattrFlags};
 use fathom_core::{Errno, FsBytes, Kind, Mode};
-use fathom_model::{DirEntry, NewNode, Race, Volume};
+use fathom_model::{DirEntry, Feature, NewNode, Race, Volume};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, Filesystem, FopenFlags, Generation,
     INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyCreate,
@@ -33,9 +33,6 @@ use super::{acl, caller};
 /// The handle of every open file. No state is behind it: the kernel names the inode in every
 /// request.
 const HANDLE: FileHandle = FileHandle(0);
-
-/// The handle of a directory that was opened with `O_NOATIME`: READDIR does not say so again.
-const HANDLE_NOATIME: FileHandle = FileHandle(1);
 
 /// The generation of every inode. Inode numbers are never used twice: they need no generation
 /// beside them.
@@ -504,12 +501,12 @@ impl Filesystem for Server {
         if self.is_remembered() {
             return reply.error(errno(Errno::ENOSYS));
         }
-        let result = self.state().open(ino.0, false);
-        let handle = if flags.0 & libc::O_NOATIME != 0 { HANDLE_NOATIME } else { HANDLE };
-        match result {
-            Ok(()) => reply.opened(handle, FopenFlags::empty()),
-            Err(e) => reply.error(errno(e)),
+        let mut state = self.state();
+        if let Err(e) = state.open(ino.0, false) {
+            return reply.error(errno(e));
         }
+        let handle = FileHandle(state.listings.open(flags.0 & libc::O_NOATIME != 0));
+        reply.opened(handle, FopenFlags::empty());
     }
 
     fn readdir(
@@ -521,15 +518,18 @@ impl Filesystem for Server {
         mut reply: ReplyDirectory,
     ) {
         let mut state = self.state();
-        state.note_access(ino.0, self.access_times(true, fh == HANDLE_NOATIME));
+        let noatime = state.listings.is_noatime(fh.0);
+        state.note_access(ino.0, self.access_times(true, noatime));
         let volume = state.volume();
         let entries = volume.entries_up_to(ino.0, offset.max(2), READDIR_ENTRIES_MAX);
-        let parent = volume.parent(ino.0);
-        drop(state);
-        let (parent, entries) = match (parent, entries) {
-            (Ok(parent), Ok(entries)) => (parent, entries),
+        let known =
+            volume.parent(ino.0).and_then(|parent| Ok((parent, volume.entries_end(ino.0)?)));
+        let ((parent, directory_end), entries) = match (known, entries) {
+            (Ok(known), Ok(entries)) => (known, entries),
             (Err(e), _) | (_, Err(e)) => return reply.error(errno(e)),
         };
+        let end = state.listings.end(fh.0, offset, directory_end);
+        drop(state);
         let dots = [(".", ino.0), ("..", parent)];
         let dots = dots.into_iter().zip(1..).map(|((name, ino), cookie)| DirEntry {
             name: FsBytes::from(name),
@@ -537,6 +537,7 @@ impl Filesystem for Server {
             kind: Kind::Dir,
             cookie,
         });
+        let entries = entries.into_iter().take_while(|entry| entry.cookie < end);
         for entry in dots.filter(|dot| dot.cookie > offset).chain(entries) {
             let name = OsStr::from_bytes(entry.name.as_bytes());
             let kind = file_type(entry.kind);
@@ -551,11 +552,14 @@ impl Filesystem for Server {
         &self,
         _req: &Request,
         ino: INodeNo,
-        _fh: FileHandle,
+        fh: FileHandle,
         _flags: OpenFlags,
         reply: ReplyEmpty,
     ) {
-        self.state().release(ino.0);
+        let mut state = self.state();
+        state.release(ino.0);
+        state.listings.close(fh.0);
+        drop(state);
         reply.ok();
     }
 
@@ -668,9 +672,12 @@ impl Filesystem for Server {
         // The kernel answers SEEK_SET, SEEK_CUR and SEEK_END by itself (fuse_file_llseek,
         // fs/fuse/file.c), and so does it with a negative offset.
         let offset = offset as u64;
+        let state = self.state();
         let result = match whence {
-            libc::SEEK_DATA => self.state().volume().seek_data(ino.0, offset),
-            libc::SEEK_HOLE => self.state().volume().seek_hole(ino.0, offset),
+            // From then on the kernel says that everything is data, as it does for most daemons.
+            _ if !state.volume().config().quirks.has(Feature::Holes) => Err(Errno::ENOSYS),
+            libc::SEEK_DATA => state.volume().seek_data(ino.0, offset),
+            libc::SEEK_HOLE => state.volume().seek_hole(ino.0, offset),
             _ => Err(Errno::EINVAL),
         };
         match result {

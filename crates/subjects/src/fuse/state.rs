@@ -10,6 +10,7 @@ use fuser::FileAttr;
 
 use super::clock::Clock;
 use super::convert::file_attr;
+use super::listing::Listings;
 use super::node_flags::{self, NodeFlags, Wish};
 use super::options::AccessTimes;
 
@@ -29,6 +30,8 @@ pub(super) struct State {
     /// server hears nothing, may ask for the attributes. The volume does not wait for that: space is
     /// free as soon as the last name and the last open file are gone.
     removed: HashMap<Ino, Attr>,
+    /// The directories that somebody has open.
+    pub(super) listings: Listings,
     /// Saved states. No two inodes of any of them have the same number, so what the kernel knows
     /// means the same inode in all states that have it, and none in the others.
     pool: BTreeMap<u64, Volume>,
@@ -60,6 +63,7 @@ impl State {
             known: HashMap::new(),
             open: HashMap::new(),
             removed: HashMap::new(),
+            listings: Listings::default(),
             pool: BTreeMap::new(),
         }
     }
@@ -277,6 +281,7 @@ impl State {
         self.known.clear();
         self.open.clear();
         self.removed.clear();
+        self.listings = Listings::default();
         self.volume.remount();
     }
 }
@@ -296,6 +301,7 @@ impl State {
     pub(super) fn restore(&mut self, key: u64, discard: bool) -> Result<(), Errno> {
         self.volume.restore(self.pool.get(&key).ok_or(Errno::ENOENT)?);
         self.removed.clear();
+        self.listings.forget_ends();
         for (ino, open) in &mut self.open {
             // The volume has dropped the pins of inodes that the restored state does not have.
             open.pinned = match open.pinned {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Barrier};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fathom_core::schedule::{EventClock, Planned, in_order, scheduled_step};
+use fathom_core::schedule::{Affinity, EventClock, Planned, in_order, scheduled_step};
 use fathom_core::{Caller, HarnessFault, Schedule, Step};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -26,23 +26,29 @@ struct Start {
     barrier: Barrier,
     sleeps: bool,
     processors: Vec<usize>,
+    affinity: Affinity,
 }
 
 impl Start {
-    fn new(callers: usize) -> Start {
+    fn new(callers: usize, affinity: Affinity) -> Start {
         let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
         let processors = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
         let sleeps = std::env::var_os(IN_GUEST).is_some();
-        Start { clock: EventClock::default(), barrier: Barrier::new(callers), sleeps, processors }
+        let (clock, barrier) = (EventClock::default(), Barrier::new(callers));
+        Start { clock, barrier, sleeps, processors, affinity }
     }
 
-    /// Keeps the thread of a caller on one of the processors. Where it is not allowed it goes anywhere.
+    /// Keeps the thread of a caller on one of the processors, or lets it go where it was kept before. Where that is
+    /// not allowed it goes anywhere.
     fn place(&self, caller: Caller) {
         if self.processors.len() < 2 {
             return;
         }
         let mut here = CpuSet::new();
-        here.set(self.processors[caller as usize % self.processors.len()]);
+        match self.affinity.of(caller, self.processors.len()) {
+            Some(place) => here.set(self.processors[place]),
+            None => self.processors.iter().for_each(|processor| here.set(*processor)),
+        }
         let _ = sched_setaffinity(None, &here);
     }
 
@@ -104,7 +110,8 @@ impl<B: Backend> HostSubject<B> {
             false => self.backend.reconfigurer()?,
         };
         let remounters = usize::from(reconfigure.is_some());
-        let start = Arc::new(Start::new(schedule.lanes.len() + remounters));
+        let start =
+            Arc::new(Start::new(schedule.lanes.len() + remounters, schedule.affinity.clone()));
         let guard = self.executor.guard().clone();
         let mut answers = Vec::new();
         for (caller, lane) in schedule.lanes.iter().enumerate().skip(1) {

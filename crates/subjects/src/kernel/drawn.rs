@@ -91,6 +91,15 @@ pub struct Drawn {
     pub reasons: Vec<(Combination, String)>,
 }
 
+/// Nothing that was drawn works.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NothingWorks {
+    /// How many combinations were refused when they were tried.
+    pub refused: u64,
+    /// How many were known to be refused.
+    pub known: u64,
+}
+
 /// Whether there are options to draw for a file system.
 pub fn has_options(base: &str) -> bool {
     pools().contains_key(base)
@@ -104,14 +113,14 @@ fn pools() -> BTreeMap<String, Pool> {
 /// `Ok(None)` if that works, the reason if it is refused.
 ///
 /// # Errors
-/// Those of `attempt`; `Ok(None)` if nothing that was drawn works.
+/// Those of `attempt`; within it, if nothing that was drawn works.
 pub fn draw<E>(
     base: &str,
     seed: u64,
     learned: &mut Learned,
     mut attempt: impl FnMut(&Combination) -> Result<Option<String>, E>,
-) -> Result<Option<Drawn>, E> {
-    let Some(pool) = pools().remove(base) else { return Ok(None) };
+) -> Result<Result<Drawn, NothingWorks>, E> {
+    let Some(pool) = pools().remove(base) else { return Ok(Err(NothingWorks::default())) };
     let (mut refused, mut known, mut reasons) = (0, 0, Vec::new());
     for number in 0..DRAWS_MAX {
         let combination = pool.combination(seed, number);
@@ -120,7 +129,7 @@ pub fn draw<E>(
             continue;
         }
         let Some(mut why) = attempt(&combination)? else {
-            return Ok(Some(Drawn { combination, refused, known, reasons }));
+            return Ok(Ok(Drawn { combination, refused, known, reasons }));
         };
         refused += 1;
         // Which of them is it? Without each of the others it is refused as well.
@@ -137,7 +146,7 @@ pub fn draw<E>(
         learned.note(base, &guilty);
         reasons.push((guilty, why));
     }
-    Ok(None)
+    Ok(Err(NothingWorks { refused, known }))
 }
 
 impl Pool {
@@ -245,7 +254,8 @@ mod tests {
     fn if_nothing_works_that_is_said() {
         let mut learned = Learned::default();
         let none = draw("jfs", 1, &mut learned, |_| Ok::<_, Infallible>(Some("no".to_owned())));
-        assert_eq!(none.unwrap(), None);
+        let NothingWorks { refused, known } = none.unwrap().unwrap_err();
+        assert_eq!((refused, refused + known), (learned.len() as u64, DRAWS_MAX));
         // The last ones are hardly ever drawn without one that is known.
         assert!((4..=8).contains(&learned.len()), "{learned:?}");
     }

@@ -52,15 +52,46 @@ pub fn resident_bytes(process: u32) -> Option<u64> {
     Some(pages * rustix::param::page_size() as u64)
 }
 
+/// The variable with the memory that whoever started this process lets it have, in bytes: a swarm its task.
+const MEMORY_MAX: &str = "FATHOM_MEMORY_MAX_BYTES";
+
+/// Where control groups are.
+const GROUPS: &str = "/sys/fs/cgroup";
+
 /// Memory that could be used now without swapping, in bytes (proc_meminfo(5)); less if a control
-/// group of ours has less.
+/// group of ours has less, or whoever started us allows less.
 pub fn available_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-    let limit = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    let limit = limit.and_then(|text| text.trim().parse().ok()).unwrap_or(u64::MAX);
-    Some((kib * 1024).min(limit))
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let allowed = std::env::var(MEMORY_MAX).ok().and_then(|text| text.parse().ok());
+    let limits = group_limit(Path::new(GROUPS), &own).into_iter().chain(allowed);
+    limits.chain([kib * 1024]).min()
+}
+
+/// The least that a control group of a process, or one above it, leaves it (cgroups(7)); `own` is its
+/// `/proc/PID/cgroup`. A container sees its own group in the place of the root, and a path from outside.
+fn group_limit(root: &Path, own: &str) -> Option<u64> {
+    let mut limits = Vec::new();
+    for line in own.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+        let (places, file): (&[&str], _) = match controllers {
+            "" => (&["", "unified"], "memory.max"),
+            _ if controllers.split(',').any(|name| name == "memory") => {
+                (&["memory"], "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        for group in Path::new(path.trim_start_matches('/')).ancestors() {
+            for place in places {
+                let text = fs::read_to_string(root.join(place).join(group).join(file));
+                limits.extend(text.ok().and_then(|text| text.trim().parse::<u64>().ok()));
+            }
+        }
+    }
+    limits.into_iter().min()
 }
 
 /// Whether a thread of a process is gone, or only waits to be collected, while the process is there.
@@ -135,6 +166,33 @@ mod tests {
         child.wait().unwrap();
         assert!(!descendants(std::process::id()).contains(&child.id()));
         assert!(available_bytes().is_some());
+    }
+
+    #[test]
+    fn the_least_limit_of_the_own_groups_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let limit = |group: &str, file: &str, bytes: &str| {
+            let group = root.path().join(group);
+            fs::create_dir_all(&group).unwrap();
+            fs::write(group.join(file), format!("{bytes}\n")).unwrap();
+        };
+        let own = |text: &str| group_limit(root.path(), text);
+        assert_eq!(own("0::/\n"), None);
+        // Version 1: the root has a number that no machine has.
+        limit("memory", "memory.limit_in_bytes", "9223372036854771712");
+        limit("memory/job", "memory.limit_in_bytes", "700000000");
+        limit("memory/job/task", "memory.limit_in_bytes", "200000000");
+        limit("memory/other", "memory.limit_in_bytes", "1000");
+        let both = "4:memory:/job/task\n3:cpuset:/other\n1:cpu,cpuacct:/\n0::/\n";
+        assert_eq!(own(both), Some(200_000_000));
+        assert_eq!(own("4:memory:/job/task/below\n"), Some(200_000_000));
+        // Version 2, where a group may have no limit of its own.
+        limit("slice", "memory.max", "300000000");
+        limit("slice/task", "memory.max", "max");
+        assert_eq!(own("0::/slice/task\n"), Some(300_000_000));
+        // In a container the path is that of outside, and the root is the own group.
+        limit("", "memory.max", "500000000");
+        assert_eq!(own("0::/kubepods/pod1/task\n"), Some(500_000_000));
     }
 
     #[test]

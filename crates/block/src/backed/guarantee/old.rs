@@ -105,6 +105,8 @@ pub(super) fn parse(text: &str) -> Result<Guarantee, GuaranteeError> {
         survives: old.survives,
         recovers: old.recovers,
         capacity_slack_bytes: old.capacity_slack_bytes,
+        blocks: None,
+        mtime: None,
         reference: None,
         durable,
     })

@@ -17,6 +17,8 @@ const NEW: &str = r#"
     survives = { is = ["linear"], cite = "c" }
     recovers = { is = true, cite = "d" }
     capacity_slack_bytes = { is = 0, cite = "e" }
+    blocks = { is = "data", cite = "k" }
+    mtime = { is = "file", cite = "l" }
     reference = { is = "ext4", cite = "f" }
 
     [durable]
@@ -101,6 +103,13 @@ fn claims_that_contradict_each_other_are_refused() {
         ("rename_over = { is = \"data\"", "rename_over = { is = \"file\"", "say \"data\""),
         ("rename_over = { is = \"data\"", "sync = { is = \"data\"", "say \"everything\""),
         ("rename_over = { is = \"data\"", "operation = { is = \"data\"", "or leave it out"),
+        (
+            "mtime = { is = \"file\"",
+            "mtime = { is = \"data\"",
+            "mtime = \"data\" makes no sense: blocks",
+        ),
+        ("blocks = { is = \"data\"", "blocks = { is = \"entries\"", "leave it out if no call"),
+        ("cite = \"k\"", "cite = \"\"", "blocks does not say where"),
         ("rename_over", "renames", "unknown field `renames`"),
         ("reference", "names", "`names` belongs to the old format and `durable` to the new one"),
         ("\"ordered\"", "\"close\"", "unknown variant `close`, expected one of `ordered`"),

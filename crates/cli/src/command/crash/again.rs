@@ -33,7 +33,7 @@ pub(crate) fn replay(args: &ReplayArgs, dir: &Path, out: &Path, json: bool) -> R
     let replayed = Some(stored.record.cause.to_string());
     worker::limit(args.deadline, None);
     worker::describe(About { crash, replayed, ..About::default() });
-    let run = AgainRun::start(Kind::Replay, subject.name(), &args.what, out);
+    let run = AgainRun::replay(args, subject.name(), out);
     let replay = with_script(&worker::supervision(), &stored.minimal, || {
         CrashReplay::play(&*subject, &stored)
     })?;

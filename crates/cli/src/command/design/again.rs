@@ -45,7 +45,7 @@ impl Visitor for Play<'_> {
 pub(crate) fn replay(args: &ReplayArgs, dir: &Path, out: &Path, json: bool) -> Result<Ending> {
     let stored = Stored::read(dir)?;
     let spec = spec(&stored, args.subject.as_ref());
-    let run = AgainRun::start(Kind::Replay, &spec.to_string(), &args.what, out);
+    let run = AgainRun::replay(args, &spec.to_string(), out);
     let story = spec
         .open(Play { stored: &stored, full: args.full })
         .map_err(with_hint)

@@ -132,8 +132,9 @@ mod tests {
         log.push(Event::Write { at: 0, data: &one, fua: false, metadata: false });
         log.push(Event::Write { at: 4096, data: &two, fua: false, metadata: false });
         log.push(Event::Flush);
+        let (outcomes, accounts) = (Vec::new(), Vec::new());
         let recording =
-            Recording { outcomes: Vec::new(), log, marks: vec![0], unmounted: None, tree: None };
+            Recording { outcomes, log, marks: vec![0], unmounted: None, tree: None, accounts };
         let mut found = Vec::new();
         states("w", &base, &recording, 512, &mut |name, writes| found.push((name, writes)))
             .unwrap();

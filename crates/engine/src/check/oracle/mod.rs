@@ -92,8 +92,8 @@ impl Oracle {
     /// reference, this is what the reference has to do to have the same position.
     pub(crate) fn other_segment(&self, op: &Op, model: &Model, found: &Outcome) -> Option<Instead> {
         let Op::Lseek { slot, .. } = *op else { return None };
-        let allowed = !self.quirks.segments_comparable
-            && model.segment_is_allowed(op, found).unwrap_or_default();
+        let comparable = self.quirks.segments_comparable && self.quirks.has(Feature::Holes);
+        let allowed = !comparable && model.segment_is_allowed(op, found).unwrap_or_default();
         allowed.then_some(match found.result {
             Ok(at) => Instead::Less(Op::Lseek { slot, offset: at as i64, whence: Whence::Set }),
             Err(_) => Instead::Nothing,

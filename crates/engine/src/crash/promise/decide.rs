@@ -50,10 +50,16 @@ impl History {
                 None => self.out_of_order(found),
             },
         };
-        let mut lines = vec![format!("{} {} ({})", broken.path, broken.what, broken.rule)];
-        lines.extend(self.nearest(found));
-        let changed_by = self.changed_by(&broken.path).map(str::to_owned);
-        Some(BrokenPromise { rule: broken.rule, path: broken.path, changed_by, lines })
+        Some(self.tell(broken, self.nearest(found)))
+    }
+
+    /// A broken rule with what is known about it; `more` follows in the story.
+    pub(super) fn tell(&self, broken: BrokenRule, more: Vec<String>) -> BrokenPromise {
+        let BrokenRule { rule, path, what } = broken;
+        let mut lines = vec![format!("{path} {what} ({rule})")];
+        lines.extend(more);
+        let changed_by = self.changed_by(&path).map(str::to_owned);
+        BrokenPromise { rule, path, changed_by, lines }
     }
 
     /// Every object at a moment of its own.

@@ -14,6 +14,7 @@ use fathom_core::flags::{MsyncFlags, OpenFlags};
 use fathom_core::{Digest, Entry, FsBytes, FsPath, Kind, Op, Slot, Tree};
 use fathom_model::{Ino, Model, ROOT, TreeOptions};
 
+use super::accounts::{AccountClaims, DurableAccount};
 use super::contents::{changed_blocks, contents_of, size};
 use crate::crash::judge::describe;
 
@@ -141,6 +142,11 @@ pub(super) struct History {
     pub(super) logged: BTreeSet<usize>,
     pub(super) replacements: Vec<Replacement>,
     flags: BTreeMap<Slot, OpenFlags>,
+    pub(super) account_claims: Arc<AccountClaims>,
+    /// What is durable of files beside what trees show.
+    pub(super) accounts: BTreeMap<Ino, DurableAccount>,
+    /// Operations since the mount.
+    pub(super) ops_mounted: usize,
 }
 
 impl History {
@@ -162,6 +168,12 @@ impl History {
             logged: BTreeSet::new(),
             replacements: Vec::new(),
             flags: BTreeMap::new(),
+            account_claims: Arc::new(AccountClaims {
+                blocks: guarantee.blocks.clone(),
+                mtime: guarantee.mtime.clone(),
+            }),
+            accounts: BTreeMap::new(),
+            ops_mounted: 0,
         };
         history.begin_at(start);
         history
@@ -175,6 +187,7 @@ impl History {
         self.vacated.clear();
         self.logged.clear();
         self.replacements.clear();
+        self.accounts.clear();
         self.existing = moment.objects.keys().map(|ino| (*ino, 0)).collect();
         self.moments = vec![moment];
     }
@@ -233,6 +246,7 @@ impl History {
     pub(super) fn push(&mut self, op: &Op, visible: &Model) {
         let number = self.newest().number + 1;
         self.moments.push(Arc::new(Moment::new(number, Some(op), visible)));
+        self.ops_mounted += 1;
     }
 
     /// The operation that changed last what has, or had, this path, since everything was durable.
@@ -259,8 +273,8 @@ impl History {
             Op::Fdatasync { slot } if self.is_dir(*slot) => {
                 self.make_slot(*slot, promised(&by.fsync_dir));
             }
-            Op::Fsync { slot } => self.make_slot(*slot, promised(&by.fsync)),
-            Op::Fdatasync { slot } => self.make_slot(*slot, promised(&by.fdatasync)),
+            Op::Fsync { slot } => self.make_file(op, *slot, promised(&by.fsync)),
+            Op::Fdatasync { slot } => self.make_file(op, *slot, promised(&by.fdatasync)),
             Op::Sync | Op::Remount => self.make_all(op),
             Op::Syncfs { slot } if self.slot_ino(*slot).is_some() => self.make_all(op),
             // A call that writes nothing syncs nothing: generic_write_sync() comes after written bytes.
@@ -316,8 +330,17 @@ impl History {
     fn make_all(&mut self, op: &Op) {
         let newest = self.moments[self.last()].clone();
         self.begin_at(newest);
+        self.note_accounts(op, None, Makes::Everything);
         if matches!(op, Op::Remount) {
             self.flags.clear();
+        }
+    }
+
+    /// What `fsync` and `fdatasync` of a file make durable: also what trees do not show of it.
+    fn make_file(&mut self, op: &Op, slot: Slot, makes: Makes) {
+        self.make_slot(slot, makes);
+        if let Some(ino) = self.slot_ino(slot) {
+            self.note_accounts(op, Some(ino), makes);
         }
     }
 

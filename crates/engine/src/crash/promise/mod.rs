@@ -12,6 +12,7 @@
 //!
 //! The digest of a candidate is looked up first: most images show a whole state.
 
+mod accounts;
 mod contents;
 mod decide;
 mod history;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 
 use fathom_block::Guarantee;
 use fathom_block::backed::Judging;
+use fathom_block::disks::Accounts;
 use fathom_core::{Digest, FsPath, Op, Slot, Subject, Tree};
 use fathom_model::Model;
 
@@ -188,6 +190,14 @@ impl Promise {
             return None;
         }
         self.history.as_ref()?.violation(found, contents)
+    }
+
+    /// What is lost of what trees do not show, if objects are judged by their own versions and the tree
+    /// is legal. `noted` is what was said of files after each operation since the mount, `found` what is
+    /// said of them now.
+    pub fn lost_account(&self, found: &Accounts, noted: &[Accounts]) -> Option<BrokenPromise> {
+        let history = self.history.as_ref()?;
+        history.lost_account(found, noted).map(|broken| history.tell(broken, Vec::new()))
     }
 
     fn newest(&self) -> &Model {

@@ -43,6 +43,10 @@ pub enum Rule {
     SymlinkTarget,
     /// The link count is not the number of names.
     LinkCount,
+    /// Blocks that were allocated to the file are not any more.
+    Allocation,
+    /// The modification time is not the durable one.
+    ModificationTime,
     /// Each object is in a legal version, but there was no moment at which these were there together.
     Order,
 }
@@ -64,6 +68,8 @@ impl fmt::Display for Rule {
             Rule::Xattrs => "extended attributes",
             Rule::SymlinkTarget => "symlink target",
             Rule::LinkCount => "link count",
+            Rule::Allocation => "allocated blocks",
+            Rule::ModificationTime => "modification time",
             Rule::Order => "order",
         })
     }

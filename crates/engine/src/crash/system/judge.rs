@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use fathom_block::disks::{End, Facts, Questions, Segment, StoredRecording, Workload};
+use fathom_block::disks::{Accounts, End, Facts, Questions, Segment, StoredRecording, Workload};
 use fathom_block::{CrashPoint, Image, Level, Window};
 use fathom_core::flags::MsyncFlags;
 use fathom_core::{Digest, HarnessFault, Op, Tree};
@@ -38,6 +38,8 @@ pub(super) struct Interruption<'a> {
     pub(super) issued: Issued<'a>,
     /// Whether the operation has returned.
     pub(super) returned: bool,
+    /// What was said of files after each operation that wrote the log.
+    pub(super) accounts: &'a [Accounts],
     /// Decisions about trees so far: many disks show the same.
     decided: RefCell<HashMap<Digest, Option<BrokenPromise>>>,
 }
@@ -51,7 +53,12 @@ impl<'a> Interruption<'a> {
         issued: Issued<'a>,
     ) -> Interruption<'a> {
         let decided = RefCell::default();
-        Interruption { window, promise, op, issued, returned: false, decided }
+        Interruption { window, promise, op, issued, returned: false, accounts: &[], decided }
+    }
+
+    /// The operations were recorded with what was said of files after each.
+    pub(super) fn noting(self, accounts: &'a [Accounts]) -> Interruption<'a> {
+        Interruption { accounts, ..self }
     }
 
     /// The power fails when the operation has returned.
@@ -113,9 +120,10 @@ impl CrashSystem<'_> {
         step.ops.iter().zip(&taken.promises).enumerate().flat_map(move |(index, (op, promise))| {
             let (from, to) = (marks[index], marks[index + 1]);
             let window = |from, to| whole.clone().between(from, to);
+            let accounts = &taken.recording.accounts;
             let during = Interruption::new(window(from, to), &promise.0, op, issued);
-            let after = Interruption::new(window(to, to), &promise.1, op, issued);
-            [(index, during), (index, after.after())]
+            let after = Interruption::new(window(to, to), &promise.1, op, issued).after();
+            [(index, during.noting(accounts)), (index, after.noting(accounts))]
         })
     }
 
@@ -528,6 +536,9 @@ impl CrashSystem<'_> {
                 broken
             });
             if let Some(broken) = broken {
+                return Some((classify_rule(&broken, op), broken.lines.join("\n")));
+            }
+            if let Some(broken) = promise.lost_account(&known.accounts, interruption.accounts) {
                 return Some((classify_rule(&broken, op), broken.lines.join("\n")));
             }
         } else if !promise.allows(known.tree, tree) {

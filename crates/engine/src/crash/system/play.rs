@@ -101,6 +101,7 @@ impl CrashSystem<'_> {
         let issued = Issued::of(state, step, &taken);
         let returned = std::ptr::eq(promise, after);
         let interruption = Interruption::new(window.between(from, to), promise, op, issued);
+        let interruption = interruption.noting(&taken.recording.accounts);
         let interruption = if returned { interruption.after() } else { interruption };
         let known = self.recovered(&played.image)?;
         let floor = self.capacity_floor(&interruption);

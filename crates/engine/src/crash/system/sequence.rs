@@ -40,6 +40,7 @@ impl CrashSystem<'_> {
             marks: vec![0],
             unmounted: None,
             tree: None,
+            accounts: Vec::new(),
         };
         let taken = ExecutedStep { recording, repeated: state.since.len(), model, promises };
         Some(self.after(state, step, taken))

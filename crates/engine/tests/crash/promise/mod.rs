@@ -1,5 +1,6 @@
 //! Promises per object on toy histories: every rule broken by itself, and every rule at its limit.
 
+mod accounts;
 mod profiles;
 mod script;
 mod system;

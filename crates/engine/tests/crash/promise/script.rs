@@ -73,9 +73,10 @@ fn ops(command: &str) -> Vec<Op> {
         ["trunc", path, len] => {
             vec![Op::Truncate { target: target(path), len: number(len) as i64 }]
         }
-        ["falloc", path, offset, len] => {
+        [call @ ("falloc" | "keep"), path, offset, len] => {
             let (offset, len) = (number(offset) as i64, number(len) as i64);
-            let mode = FallocateMode::empty();
+            let keep = FallocateMode::FALLOC_FL_KEEP_SIZE;
+            let mode = if *call == "keep" { keep } else { FallocateMode::empty() };
             held(path, rdwr, Op::Fallocate { slot: 0, mode, offset, len })
         }
         ["chmod", path, bits] => vec![Op::Chmod { target: target(path), mode: mode(bits) }],
@@ -108,6 +109,11 @@ fn ops(command: &str) -> Vec<Op> {
     }
 }
 
+/// The operations of a script.
+pub(crate) fn all_ops(script: &str) -> Vec<Op> {
+    commands(script).flat_map(ops).collect()
+}
+
 fn commands(script: &str) -> impl Iterator<Item = &str> {
     script.split(';').map(str::trim).filter(|command| !command.is_empty())
 }
@@ -117,7 +123,7 @@ fn execute(model: &mut Model, op: &Op) {
     assert!(answer.result.is_ok(), "{op}: {answer}");
 }
 
-fn reference(guarantee: &Guarantee) -> Model {
+pub(crate) fn reference(guarantee: &Guarantee) -> Model {
     let profile = guarantee.reference.as_ref().map(|claim| claim.is.as_str());
     let quirks = profile.and_then(Quirks::profile).unwrap_or_default();
     Model::new(Config { quirks, ..Config::default() }).expect("a sound configuration")

@@ -18,6 +18,7 @@ use fathom_core::flags::OpenFlags;
 use fathom_core::plain::FILE_MODE;
 use fathom_core::{Errno, FsPath, HarnessFault, Op, Outcome, Pattern, Tree};
 
+use super::account;
 use super::recorder::{DiskRecorder, Unused, changed, narrowed, put_whole};
 use super::rest::{Asked, RestMemo};
 use super::shared::SharedMemory;
@@ -312,6 +313,7 @@ impl Examiner {
         let view = DiskView::new(&tree, questions.tree);
         let is_readable = view.broken.is_none();
         let mut facts = Facts::new(Ok(view));
+        facts.accounts = Arc::new(account::of_tree(&root, &tree));
         facts.repaired = questions.repaired.then(|| Ok(Arc::clone(&tree)));
         // A mount writes: the journal is replayed, the disk is marked as in use.
         facts.wrote = true;

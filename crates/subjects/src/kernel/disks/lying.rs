@@ -16,13 +16,16 @@ pub enum Lie {
     ReorderFlush,
     /// `fsync`, `fdatasync` and `sync` answer and do nothing.
     IgnoreFsync,
+    /// `fsync` does what `fdatasync` does.
+    FsyncOfData,
 }
 
 /// Every lie, by its name, with what it does.
-const LIES: [(&str, Lie, &str); 3] = [
+const LIES: [(&str, Lie, &str); 4] = [
     ("drop-flush", Lie::DropFlush, "the disk answers flushes and does nothing"),
     ("reorder-flush", Lie::ReorderFlush, "the write before a flush is not flushed by it"),
     ("ignore-fsync", Lie::IgnoreFsync, "fsync, fdatasync and sync answer and do nothing"),
+    ("fsync-of-data", Lie::FsyncOfData, "fsync does what fdatasync does"),
 ];
 
 impl Lie {
@@ -50,10 +53,12 @@ impl<D: DiskFileSystem> LyingDisks<D> {
     }
 }
 
-/// What is executed instead of an operation that makes something durable: something without effect that
-/// answers alike.
-fn ignored(op: &Op) -> Op {
+/// What is executed instead of an operation that makes something durable: something with less effect
+/// that answers alike.
+fn weakened(op: &Op, lie: Lie) -> Op {
     match op {
+        Op::Fsync { slot } if lie == Lie::FsyncOfData => Op::Fdatasync { slot: *slot },
+        op if lie == Lie::FsyncOfData => op.clone(),
         Op::Fsync { slot } | Op::Fdatasync { slot } | Op::Syncfs { slot } => {
             Op::Lseek { slot: *slot, offset: 0, whence: Whence::Cur }
         }
@@ -107,8 +112,8 @@ impl<D: DiskFileSystem> DiskWrapper for LyingDisks<D> {
         base: &Image,
         workload: &Workload<'_>,
     ) -> Result<Result<Recording, SubjectFailure>, HarnessFault> {
-        if self.lie == Lie::IgnoreFsync {
-            let ops: Vec<Op> = workload.ops.iter().map(|op| ignored(op)).collect();
+        if matches!(self.lie, Lie::IgnoreFsync | Lie::FsyncOfData) {
+            let ops: Vec<Op> = workload.ops.iter().map(|op| weakened(op, self.lie)).collect();
             let ops: Vec<&Op> = ops.iter().collect();
             return self.inner.record(base, &Workload { ops: &ops, ..*workload });
         }

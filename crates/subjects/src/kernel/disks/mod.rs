@@ -4,6 +4,7 @@
 //! are mounted, looked at, checked and used on loop devices in memory ([`examiner`]). Both happen on
 //! threads of their own ([`pool`]), since an executor takes over its thread.
 
+mod account;
 mod examiner;
 mod lying;
 mod pool;
@@ -23,7 +24,8 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
 use fathom_block::disks::{
-    End, Examine, Facts, Interrupted, Questions, Recording, SubjectFailure, Trouble, Workload,
+    Accounts, End, Examine, Facts, Interrupted, Questions, Recording, SubjectFailure, Trouble,
+    Workload,
 };
 use fathom_block::{
     Bounds, CrashPoint, DiskFileSystem, Geometry, Guarantee, Image, Level, Record, Window,
@@ -31,6 +33,7 @@ use fathom_block::{
 use fathom_core::flags::OpenFlags;
 use fathom_core::{Errno, HarnessFault, Op, Outcome, Tree};
 
+use self::account::NamedPaths;
 use self::examiner::{Examiner, execute};
 use self::pool::{Equipped, Pool};
 use self::recorder::DiskRecorder;
@@ -247,8 +250,17 @@ impl Record for KernelDisks {
 
 /// A recording of operations that wrote nothing.
 fn unrecorded(outcomes: Vec<Outcome>) -> Recording {
-    let marks = vec![0; outcomes.len() + 1];
-    Recording { outcomes, log: fathom_block::WriteLog::new(), marks, unmounted: None, tree: None }
+    let (marks, accounts) = (vec![0; outcomes.len() + 1], Vec::new());
+    let log = fathom_block::WriteLog::new();
+    Recording { outcomes, log, marks, unmounted: None, tree: None, accounts }
+}
+
+/// What came of operations so far.
+#[derive(Default)]
+struct Done {
+    outcomes: Vec<Outcome>,
+    marks: Vec<usize>,
+    accounts: Vec<Accounts>,
 }
 
 impl RecordingPlace {
@@ -272,26 +284,26 @@ impl RecordingPlace {
                 return examiner::refused(error).map(Err);
             }
         };
-        let mut marks = vec![self.disk.position()];
+        let mut done = Done { marks: vec![self.disk.position()], ..Done::default() };
         let shared = root.try_clone().map_err(SubjectError::io("share", "a mount"))?;
         match &mut self.executor {
             Some(executor) => executor.restart_with(shared, &Guard::wary())?,
             none => *none = Some(Executor::new(shared, View::default())?),
         }
-        let mut outcomes = Vec::new();
-        let done = self.execute(ops, &root, look, &mut outcomes, &mut marks);
+        let looked = self.execute(ops, &root, look, &mut done);
         if let Some(executor) = &mut self.executor {
             executor.release();
         }
         drop(root);
         self.disk.device().wait_until_free()?;
-        let tree = done?;
+        let tree = looked?;
         let unmounted = (end == End::Unmount).then(|| Outcome::ok(0));
         if unmounted.is_some() {
-            marks.push(self.disk.position());
+            done.marks.push(self.disk.position());
         }
+        let Done { outcomes, marks, accounts } = done;
         let (log, marks) = self.disk.log(&marks)?;
-        Ok(Ok(Recording { outcomes, log, marks, unmounted, tree }))
+        Ok(Ok(Recording { outcomes, log, marks, unmounted, tree, accounts }))
     }
 
     fn execute(
@@ -299,14 +311,16 @@ impl RecordingPlace {
         ops: &[Op],
         root: &std::os::fd::OwnedFd,
         look: bool,
-        outcomes: &mut Vec<Outcome>,
-        marks: &mut Vec<usize>,
+        done: &mut Done,
     ) -> Result<Option<Tree>, HarnessFault> {
         let none = || HarnessFault::new("recording", "nobody executes");
         let executor = self.executor.as_mut().ok_or_else(none)?;
+        let mut named = NamedPaths::default();
         for op in ops {
-            outcomes.push(execute(executor, op, root)?);
-            marks.push(self.disk.position());
+            done.outcomes.push(execute(executor, op, root)?);
+            done.marks.push(self.disk.position());
+            named.note(op);
+            done.accounts.push(named.accounts_after(op, root));
         }
         if look { executor.observe().map(Some) } else { Ok(None) }
     }
