@@ -157,6 +157,20 @@ fn a_lossy_network_loses_packets_and_one_that_does_not_is_refused() {
     assert!(code == 2 && said.contains("no packet is lost"), "{code}: {said}");
 }
 
+/// A call that is never answered does not keep a run for ever.
+#[test]
+fn a_call_that_a_proxy_swallows_is_a_hang() {
+    let Some(kernel) = kernel("a_call_that_a_proxy_swallows_is_a_hang") else { return };
+    let dir = scratch();
+    let often = often(dir.path(), "mkdir = 3000");
+    let words =
+        "check nfs:ext4 --nfs 3 --mutant silent --seed 1 --ops 100 --deadline 1s --first --json";
+    let words = format!("{words} {often} --guest {kernel}");
+    let (code, value) = json(&words.split(' ').collect::<Vec<_>>(), dir.path());
+    assert_eq!(code, 1, "{value:#}");
+    assert_eq!(value["findings"][0]["class"], "hang", "{value:#}");
+}
+
 /// Close-to-open is a promise to a client about what another one closed: one client that is lied to about its own
 /// files would not show that we look. The lie is told to the second client alone.
 #[test]
@@ -389,5 +403,6 @@ fn a_version_or_a_server_that_is_not_there_is_refused() {
     refused("nfs:reffs --server ganesha --mutant forget-stable", "--server kernel");
     refused("nfs:tmpfs --server ganesha --mutant keep-export", "--server kernel");
     refused("nfs:ext4 --clients 2 --mutant freeze-second", "add --nfs 3");
+    refused("nfs:ext4 --nfs 4.1 --mutant silent", "add --nfs 3");
     refused("ext4 --nfs 4.2", "for nfs:BACKEND");
 }
