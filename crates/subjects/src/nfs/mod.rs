@@ -82,8 +82,9 @@ const TICK: Duration = Duration::from_millis(20);
 enum Forgotten {
     /// Names and inodes; pages of files go with their inodes.
     Names,
-    /// Pages of what is in use, too, unless they are yet to be written.
-    All,
+    /// Pages, unless they are yet to be written; not names, so that what stands for a file of a server still has to
+    /// lead to it.
+    Pages,
 }
 
 impl Forgotten {
@@ -91,7 +92,7 @@ impl Forgotten {
     fn as_told(self) -> &'static str {
         match self {
             Forgotten::Names => "2",
-            Forgotten::All => "3",
+            Forgotten::Pages => "1",
         }
     }
 }
@@ -353,7 +354,7 @@ impl Backend for NfsBackend {
         self.disturbed = true;
         let served = self.let_happen(events)?;
         // What is looked at next is what the server has, not what clients remember. What is open stays open.
-        self.forget_caches(Forgotten::All)?;
+        self.forget_caches(Forgotten::Pages)?;
         Ok(Outcome::ok(served))
     }
 
