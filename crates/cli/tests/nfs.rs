@@ -99,6 +99,21 @@ fn what_happens_to_a_server_and_its_network_is_no_bug() {
     for version in ["4.0", "4.2"] {
         clean(&kernel, &format!("nfs:ext4 --nfs {version} --seed 1 --ops 60 {eventful}"));
     }
+    clean(&kernel, &format!("nfs:reffs --seed 1 --ops 200 {eventful}"));
+}
+
+/// What a killed server had acknowledged as stable is missed, although the one client that there is remembers it.
+/// The last operation before the kill is lost, nothing else.
+#[test]
+fn what_a_killed_server_has_lost_is_found() {
+    let Some(kernel) = kernel("what_a_killed_server_has_lost_is_found") else { return };
+    let dir = scratch();
+    let eventful = often(dir.path(), "server = 100\nmkdir = 300\nmknod = 300");
+    clean(&kernel, &format!("nfs:reffs --seed 1 --ops 200 {eventful}"));
+    let words = format!("nfs:reffs --mutant forget-stable --seed 1 --ops 200 {eventful}");
+    let (finding, told, minimal) = found(&kernel, &words, dir.path());
+    assert_eq!(finding["class"], "tree", "{finding:#}\n{told}");
+    assert!(minimal.contains("SERVER_KILL"), "{minimal}");
 }
 
 /// The answer to a question that comes while nothing is exported.
@@ -140,6 +155,20 @@ fn a_lossy_network_loses_packets_and_one_that_does_not_is_refused() {
     let hidden = "chmod +x no-loss; mount --bind no-loss /usr/sbin/tc || exit 9";
     let (code, said) = in_guest(&kernel, &format!("{honest}; {hidden}; {check}"));
     assert!(code == 2 && said.contains("no packet is lost"), "{code}: {said}");
+}
+
+/// A call that is never answered does not keep a run for ever.
+#[test]
+fn a_call_that_a_proxy_swallows_is_a_hang() {
+    let Some(kernel) = kernel("a_call_that_a_proxy_swallows_is_a_hang") else { return };
+    let dir = scratch();
+    let often = often(dir.path(), "mkdir = 3000");
+    let words =
+        "check nfs:ext4 --nfs 3 --mutant silent --seed 1 --ops 100 --deadline 1s --first --json";
+    let words = format!("{words} {often} --guest {kernel}");
+    let (code, value) = json(&words.split(' ').collect::<Vec<_>>(), dir.path());
+    assert_eq!(code, 1, "{value:#}");
+    assert_eq!(value["findings"][0]["class"], "hang", "{value:#}");
 }
 
 /// Close-to-open is a promise to a client about what another one closed: one client that is lied to about its own
@@ -219,15 +248,16 @@ fn what_ganesha_cannot_remove_does_not_end_a_run() {
 fn what_happened_to_a_server_before_is_part_of_a_finding() {
     let test = "what_happened_to_a_server_before_is_part_of_a_finding";
     let Some(kernel) = kernel(test) else { return };
+    let records = "zgrep -q ^CONFIG_NFSD_LEGACY_CLIENT_TRACKING=y /proc/config.gz";
+    if in_guest(&kernel, records).0 != 0 {
+        println!("SKIP {test}: the server of this kernel has its records elsewhere");
+        return;
+    }
     let dir = scratch();
     let eventful = often(dir.path(), "server = 60");
     let words = "check nfs:xfs --nfs 4.2 --clients 2 --seed 27 --ops 800 --first --json";
     let words = format!("{words} {eventful} --guest {kernel}");
     let (code, value) = json(&words.split(' ').collect::<Vec<_>>(), dir.path());
-    if code == 0 {
-        println!("SKIP {test}: the server of this kernel keeps its records");
-        return;
-    }
     let finding = &value["findings"][0];
     assert_eq!((code, &finding["class"]), (1, &"locks".into()), "{value:#}");
     let id = finding["id"].as_str().unwrap_or_default();
@@ -276,6 +306,19 @@ fn ganesha_is_not_accused() {
     clean(&kernel, "nfs:tmpfs --server ganesha --nfs 4.1 --seed 2 --ops 100");
     // A server that was started again was in its own export, and waited for itself when it ended.
     clean(&kernel, "nfs:tmpfs --server ganesha --nfs 4.1 --seed 1 --ops 100");
+}
+
+/// Ganesha's back end in memory has bugs (docs/FOUND_BUGS.md): changes of directories are not told to clients, and
+/// everybody may create. With every operation it is more likely that one of them shows: with twelve operations two of
+/// three seeds show one, so this is one that does not.
+#[test]
+fn what_works_of_ganeshas_back_end_in_memory_is_not_accused() {
+    let test = "what_works_of_ganeshas_back_end_in_memory_is_not_accused";
+    let Some(kernel) = kernel(test) else { return };
+    if !has_ganesha(test) {
+        return;
+    }
+    clean(&kernel, "nfs:memory --nfs 4.1 --seed 1 --ops 12");
 }
 
 /// The kernel's server can be told not to speak a version, which outlives whoever told it.
@@ -356,7 +399,10 @@ fn a_version_or_a_server_that_is_not_there_is_refused() {
     refused("nfs:ext4 --mutant drop-write", "add --nfs 3");
     refused("nfs:ext4 --mutant forget-locks", "--clients 2");
     refused("nfs:ext4 --server ganesha --clients 2 --mutant forget-locks", "--server kernel");
+    refused("nfs:ext4 --mutant forget-stable", "nfs:reffs alone");
+    refused("nfs:reffs --server ganesha --mutant forget-stable", "--server kernel");
     refused("nfs:tmpfs --server ganesha --mutant keep-export", "--server kernel");
     refused("nfs:ext4 --clients 2 --mutant freeze-second", "add --nfs 3");
+    refused("nfs:ext4 --nfs 4.1 --mutant silent", "add --nfs 3");
     refused("ext4 --nfs 4.2", "for nfs:BACKEND");
 }

@@ -252,7 +252,7 @@ fn lists_are_complete_in_text_and_json() {
     let (_, ops) = json(&["list", "ops", "--json"], dir.path());
     assert_eq!(ops.as_array().unwrap().len(), 43);
     let mutants = ask(&["list", "mutants"], dir.path()).out;
-    assert!(mutants.contains("\nkeep-export\n") && mutants.contains("\nfreeze-second\n"));
+    assert!(mutants.contains("\nforget-stable\n") && mutants.contains("\nfreeze-second\n"));
     for what in ["subjects", "mutants", "profiles", "ops"] {
         let answer = ask(&["list", what], dir.path());
         assert!(answer.code == 0 && answer.out.lines().count() > 5, "{what}: {}", answer.err);

@@ -204,6 +204,11 @@ impl Network {
                 let clients = if has_clients { "" } else { " and --clients 2" };
                 return Err(refused(format!("{name} needs --server kernel{clients}")));
             }
+            if lie == ServerLie::ForgetStable && self.behind != REFFS {
+                return Err(refused(format!(
+                    "{name} takes the file system behind the server back, which {PREFIX}{REFFS} alone can do"
+                )));
+            }
             self.server_lie = Some(lie);
             return Ok(());
         }

@@ -192,7 +192,20 @@ pub trait Backend {
     /// Is called after every operation on files.
     fn after_operation(&mut self) {}
 
-    /// Lets something happen to the server, until it is over: [`Op::Server`].
+    /// Whether [`Backend::remember_operation`] is to be called.
+    fn remembers_operations(&self) -> bool {
+        false
+    }
+
+    /// Is called after every operation on files, as the process itself.
+    ///
+    /// # Errors
+    /// If what is to be remembered cannot be had.
+    fn remember_operation(&mut self) -> Result<(), HarnessFault> {
+        Ok(())
+    }
+
+    /// Lets something happen to the server, until it is over, and clients forget what they know: [`Op::Server`].
     /// The answer is how many calls were served from an export that was away: none should.
     ///
     /// # Errors
@@ -217,6 +230,8 @@ pub struct HostSubject<B> {
     view: View,
     /// What each saved state contains that must be minded there.
     guards: BTreeMap<Saved, Guard>,
+    /// Whether attributes are asked of the file system itself until the next operation.
+    looks_past_caches: bool,
     pub(crate) backend: B,
 }
 
@@ -232,7 +247,8 @@ impl<B: Backend> HostSubject<B> {
         let watcher = backend.other_root()?.map(|root| Executor::new(root, look)).transpose()?;
         let executor = Executor::new(root, view.clone())?;
         let (others, guards) = (BTreeMap::new(), BTreeMap::new());
-        Ok(HostSubject { executor, watcher, others, view, guards, backend })
+        let looks_past_caches = false;
+        Ok(HostSubject { executor, watcher, others, view, guards, looks_past_caches, backend })
     }
 
     /// Who looks: the watcher, if there is one and everything is closed.
@@ -252,6 +268,15 @@ impl<B: Backend> HostSubject<B> {
         let (ours, theirs) = (self.executor.root()?, watcher.root()?);
         self.executor.resume(theirs)?;
         watcher.resume(ours)
+    }
+
+    /// What is to be done after an operation on files.
+    fn after_operation(&mut self) -> Result<(), HarnessFault> {
+        self.backend.after_operation();
+        if self.backend.remembers_operations() {
+            self.executor.as_process(|| self.backend.remember_operation())??;
+        }
+        Ok(())
     }
 
     /// Lets the watcher look at what the backend has now.
@@ -337,22 +362,31 @@ impl<B: Backend> Subject for HostSubject<B> {
     }
 
     fn apply(&mut self, op: &Op) -> Result<Outcome, HarnessFault> {
+        if std::mem::take(&mut self.looks_past_caches) {
+            self.ask_past_caches(false);
+        }
         match op {
             Op::Remount => self.remount(),
-            Op::Server { events } => self.executor.as_process(|| self.backend.disturb(*events))?,
+            Op::Server { events } => {
+                let outcome = self.executor.as_process(|| self.backend.disturb(*events))??;
+                // What a client remembers of files that are open would hide what the server has lost.
+                self.looks_past_caches = true;
+                self.ask_past_caches(true);
+                Ok(outcome)
+            }
             Op::Close { .. } if self.watcher.is_some() => {
                 let was_open = self.executor.has_open_slots();
                 let outcome = self.executor.apply(op)?;
                 if was_open && !self.executor.has_open_slots() {
                     self.exchange_ways()?;
                 }
-                self.backend.after_operation();
+                self.after_operation()?;
                 Ok(outcome)
             }
             op => {
-                let outcome = self.executor.apply(op);
-                self.backend.after_operation();
-                outcome
+                let outcome = self.executor.apply(op)?;
+                self.after_operation()?;
+                Ok(outcome)
             }
         }
     }

@@ -25,6 +25,7 @@ mod server;
 mod services;
 mod setup;
 mod store;
+mod trail;
 mod xdr;
 
 use std::collections::BTreeSet;
@@ -45,6 +46,7 @@ use client::Client;
 use locks::Sides;
 use server::{Absence, Server};
 use store::Store;
+use trail::Trail;
 
 pub(crate) use proxy::ProxyLie;
 pub(crate) use setup::ServerLie;
@@ -75,6 +77,26 @@ const SETTLED: Duration = Duration::from_millis(1);
 /// from a clock of a coarser grain (`CONFIG_HZ` 100): two changes within that would look like one.
 const TICK: Duration = Duration::from_millis(20);
 
+/// What the kernel is told to forget, of what is not in use.
+#[derive(Clone, Copy)]
+enum Forgotten {
+    /// Names and inodes; pages of files go with their inodes.
+    Names,
+    /// Pages, unless they are yet to be written; not names, so that what stands for a file of a server still has to
+    /// lead to it.
+    Pages,
+}
+
+impl Forgotten {
+    /// As the file of the kernel has it: Documentation/admin-guide/sysctl/vm.rst, `drop_caches`.
+    fn as_told(self) -> &'static str {
+        match self {
+            Forgotten::Names => "2",
+            Forgotten::Pages => "1",
+        }
+    }
+}
+
 /// Whether a server runs in this process: a guest has one.
 static RUNS: AtomicBool = AtomicBool::new(false);
 
@@ -94,6 +116,8 @@ pub struct NfsBackend {
     disturbed: bool,
     /// Answers to locks that cannot be, until they are asked for.
     wrong_locks: Vec<String>,
+    /// If a killed server goes back to something.
+    trail: Option<Trail>,
     _place: Place,
 }
 
@@ -147,6 +171,7 @@ impl NfsSubject {
             let failed = SubjectError::io("make", locks::LOCKED_FILE);
             locks::make_file(clients[0].mount()).map_err(failed)?;
         }
+        let forgets_stable = setup.server_lie == Some(ServerLie::ForgetStable);
         let backend = NfsBackend {
             name: name.to_owned(),
             setup,
@@ -156,6 +181,7 @@ impl NfsSubject {
             key_next: store::START + 1,
             disturbed: false,
             wrong_locks: Vec::new(),
+            trail: forgets_stable.then(Trail::new),
             _place: place,
         };
         let root = backend.root()?;
@@ -173,17 +199,9 @@ impl NfsBackend {
     }
 
     /// Makes client and server forget what they know, after everything that was begun has ended: the store is
-    /// about to become another one.
-    fn forget_caches(&self) -> Result<(), SubjectError> {
-        self.settle();
-        const DROP: &str = "/proc/sys/vm/drop_caches";
-        // Names and inodes; pages of files go with their inodes.
-        fs::write(DROP, "2").map_err(SubjectError::io("write", DROP))?;
-        // The server's threads close the files that it had kept open (fs/nfsd/filecache.c `nfsd_file_lru_scan()`).
-        // Whoever removes a directory waits for names in it that are just being forgotten by asking again and again
-        // (fs/dcache.c `shrink_dcache_parent()`): on a clock that stands still meanwhile, for ever.
-        self.settle();
-        Ok(())
+    /// about to become another one, or is to be looked at as it is.
+    fn forget_caches(&self, what: Forgotten) -> Result<(), SubjectError> {
+        forget_caches(what, self.pause())
     }
 
     /// Removes everything as a client does, so that the server knows of it. One that cannot reach some of its
@@ -230,7 +248,11 @@ impl NfsBackend {
 
     /// Lets everything end that was begun: the removal of hidden names after a file was closed.
     fn settle(&self) {
-        std::thread::sleep(if self.goes_by_time() { TICK } else { SETTLED });
+        std::thread::sleep(self.pause());
+    }
+
+    fn pause(&self) -> Duration {
+        if self.goes_by_time() { TICK } else { SETTLED }
     }
 
     /// Whether a client learns from times alone that something has changed without it: [`TICK`].
@@ -259,10 +281,13 @@ impl Backend for NfsBackend {
         if !self.root_stays() {
             self.begin_with_new_clients()?;
         }
-        self.forget_caches()?;
+        self.forget_caches(Forgotten::Names)?;
         match self.server.remembers() && !self.store.saves_itself() {
             true => self.empty_through_client()?,
             false => self.store.reset()?,
+        }
+        if let Some(trail) = &mut self.trail {
+            trail.begin_again(&mut self.store);
         }
         self.ask_for_roots()?;
         Ok(self.root()?)
@@ -288,6 +313,9 @@ impl Backend for NfsBackend {
         self.settle();
         self.store.save(key)?;
         self.key_next += 1;
+        if let Some(trail) = &mut self.trail {
+            trail.note_saved(key);
+        }
         Ok(Saved(key))
     }
 
@@ -302,14 +330,20 @@ impl Backend for NfsBackend {
         if !root_stays {
             self.begin_with_new_clients()?;
         }
-        self.forget_caches()?;
+        self.forget_caches(Forgotten::Names)?;
         self.store.restore(saved.0)?;
+        if let Some(trail) = &mut self.trail {
+            trail.note_restored(&mut self.store, saved.0);
+        }
         self.ask_for_roots()?;
         if root_stays { Ok(None) } else { Ok(Some(self.root()?)) }
     }
 
     fn forget(&mut self, saved: Saved) {
-        self.store.forget(saved.0);
+        match &mut self.trail {
+            Some(trail) => trail.forget(&mut self.store, saved.0),
+            None => self.store.forget(saved.0),
+        }
     }
 
     fn other_root(&self) -> Result<Option<OwnedFd>, HarnessFault> {
@@ -319,6 +353,8 @@ impl Backend for NfsBackend {
     fn disturb(&mut self, events: ServerEvents) -> Result<Outcome, HarnessFault> {
         self.disturbed = true;
         let served = self.let_happen(events)?;
+        // What is looked at next is what the server has, not what clients remember. What is open stays open.
+        self.forget_caches(Forgotten::Pages)?;
         Ok(Outcome::ok(served))
     }
 
@@ -326,6 +362,18 @@ impl Backend for NfsBackend {
         if self.goes_by_time() {
             std::thread::sleep(TICK);
         }
+    }
+
+    fn remembers_operations(&self) -> bool {
+        self.trail.is_some()
+    }
+
+    fn remember_operation(&mut self) -> Result<(), HarnessFault> {
+        self.settle();
+        let Some(trail) = &mut self.trail else { return Ok(()) };
+        trail.advance(&mut self.store, self.key_next)?;
+        self.key_next += 1;
+        Ok(())
     }
 
     fn complaints(&mut self) -> Result<Vec<String>, HarnessFault> {
@@ -355,6 +403,10 @@ impl NfsBackend {
         let lie = self.setup.server_lie;
         let mut absence = Absence {
             ask: self.clients[0].mount(),
+            goes_back: match &mut self.trail {
+                Some(trail) => Some((trail, &mut self.store)),
+                None => None,
+            },
             is_export_kept: lie == Some(ServerLie::KeepExport),
             served: 0,
         };
@@ -384,6 +436,18 @@ impl NfsBackend {
         }
         Ok(absence.served)
     }
+}
+
+/// Makes the kernel forget what is not in use, after everything that was begun has ended, for which `pause` is enough.
+fn forget_caches(what: Forgotten, pause: Duration) -> Result<(), SubjectError> {
+    const DROP: &str = "/proc/sys/vm/drop_caches";
+    std::thread::sleep(pause);
+    fs::write(DROP, what.as_told()).map_err(SubjectError::io("write", DROP))?;
+    // The server's threads close the files that it had kept open (fs/nfsd/filecache.c `nfsd_file_lru_scan()`).
+    // Whoever removes a directory waits for names in it that are just being forgotten by asking again and again
+    // (fs/dcache.c `shrink_dcache_parent()`): on a clock that stands still meanwhile, for ever.
+    std::thread::sleep(pause);
+    Ok(())
 }
 
 /// Writes a line to a file of the kernel, in one call.

@@ -135,7 +135,7 @@ impl Nfsd {
             ("nfsd.fh", format!("{DOMAIN} {FSID_IN_HANDLES} {FOR_EVER} {path}")),
         ];
         for (question, answer) in answers {
-            tell(format!("/proc/net/rpc/{question}/channel"), &answer)?;
+            tell(channel(question), &answer)?;
         }
         if let Some(services) = self.services {
             let handle = self.handle(&path.to_string());
@@ -159,17 +159,22 @@ impl Nfsd {
         handle.ok_or_else(|| io::Error::other(format!("{text:?} is no handle")))
     }
 
-    /// Forgets what is exported: whoever asks is told that there is nothing.
+    /// Takes the export away: whoever asks is told at once that there is nothing. The kernel must not be left without an
+    /// answer (by emptying its caches): it then waits for a daemon that might still come, and drops what is asked
+    /// meanwhile (net/sunrpc/cache.c `cache_listeners_exist()`), which a client can wait for without end.
     pub(super) fn unexport(&self) -> Result<(), SubjectError> {
-        for cache in ["nfsd.export", "nfsd.fh", "auth.unix.ip"] {
-            tell(format!("/proc/net/rpc/{cache}/flush"), "1")?;
-        }
-        Ok(())
+        let path = self.path.display();
+        tell(channel("nfsd.fh"), &format!("{DOMAIN} {FSID_IN_HANDLES} {FOR_EVER} "))?;
+        tell(channel("nfsd.export"), &format!("{DOMAIN} {path} {FOR_EVER}"))
     }
 
     /// Stops it and starts it again. Clients may reclaim what they had, for a while, unless it was killed:
-    /// then it has forgotten who they were.
-    pub(super) fn restart(&self, killed: bool) -> Result<(), SubjectError> {
+    /// then it has forgotten who they were. Something is done while it does not run.
+    pub(super) fn restart(
+        &self,
+        killed: bool,
+        meanwhile: impl FnOnce() -> Result<(), SubjectError>,
+    ) -> Result<(), SubjectError> {
         self.down()?;
         if killed {
             for entry in fs::read_dir(&self.recovery).into_iter().flatten().flatten() {
@@ -177,6 +182,7 @@ impl Nfsd {
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
+        meanwhile()?;
         self.up()?;
         self.export()
     }
@@ -199,6 +205,11 @@ impl Nfsd {
     fn down(&self) -> Result<(), SubjectError> {
         self.tell("threads", "0")
     }
+}
+
+/// Where the kernel takes answers to one of its questions.
+fn channel(question: &str) -> String {
+    format!("/proc/net/rpc/{question}/channel")
 }
 
 impl Drop for Nfsd {

@@ -39,16 +39,19 @@ pub(crate) enum ProxyLie {
     SwapNames,
     /// For the second client files have for ever the size and the times that it was told first.
     FreezeSecond,
+    /// The first call that makes a directory is never answered, however often it is sent.
+    Silent,
 }
 
 impl ProxyLie {
     /// All of them.
-    pub(crate) const ALL: [ProxyLie; 5] = [
+    pub(crate) const ALL: [ProxyLie; 6] = [
         ProxyLie::None,
         ProxyLie::DropWrite,
         ProxyLie::StaleAttributes,
         ProxyLie::SwapNames,
         ProxyLie::FreezeSecond,
+        ProxyLie::Silent,
     ];
 
     /// As the command line has it.
@@ -59,6 +62,7 @@ impl ProxyLie {
             ProxyLie::StaleAttributes => "stale-attributes",
             ProxyLie::SwapNames => "swap-names",
             ProxyLie::FreezeSecond => "freeze-second",
+            ProxyLie::Silent => "silent",
         }
     }
 
@@ -73,6 +77,7 @@ impl ProxyLie {
                 "for the second client the size and times of a file stay what they were first \
                  (found with --clients 2)"
             }
+            ProxyLie::Silent => "never answers the first call that makes a directory",
         }
     }
 }
@@ -168,6 +173,7 @@ fn pass_on(
                 let mut to_client = answers.lock().unwrap_or_else(PoisonError::into_inner);
                 write_record(&mut *to_client, &answer)?;
             }
+            Fate::Swallowed => {}
         }
     }
     let _ = to_server.shutdown(Shutdown::Both);
@@ -205,6 +211,7 @@ const GETATTR: u32 = 1;
 const LOOKUP: u32 = 3;
 const ACCESS: u32 = 4;
 const WRITE: u32 = 7;
+const MKDIR: u32 = 9;
 
 /// Bytes of `fattr3`.
 const ATTRIBUTES_BYTES: usize = 84;
@@ -227,6 +234,8 @@ enum Fate {
     PassedOn,
     /// The proxy answers instead.
     Answered(Vec<u8>),
+    /// Nobody answers.
+    Swallowed,
 }
 
 /// A call: the number of its client and its identifier there.
@@ -239,11 +248,13 @@ struct Liar {
     asked: HashMap<CallId, (u32, Vec<u8>)>,
     /// The first attributes of each handle.
     first: HashMap<Vec<u8>, Vec<u8>>,
+    /// The call that is never answered.
+    swallowed: Option<CallId>,
 }
 
 impl Liar {
     fn new(lie: ProxyLie) -> Liar {
-        Liar { lie, asked: HashMap::new(), first: HashMap::new() }
+        Liar { lie, asked: HashMap::new(), first: HashMap::new(), swallowed: None }
     }
 
     /// Decides about a call, and may change it.
@@ -267,6 +278,10 @@ impl Liar {
                 let handle = Reader::new(&message[at..]).opaque()?.to_vec();
                 self.asked.insert((client, call.xid), (call.procedure, handle));
                 None
+            }
+            (ProxyLie::Silent, MKDIR) => {
+                let this = (client, call.xid);
+                (*self.swallowed.get_or_insert(this) == this).then_some(Fate::Swallowed)
             }
             (ProxyLie::SwapNames, LOOKUP) => {
                 let mut arguments = Reader::new(&message[at..]);
@@ -361,6 +376,17 @@ mod tests {
         assert_eq!(answers, [false, true, false, false, true, false]);
         let mut honest = Liar::new(ProxyLie::None);
         assert!((0..6).all(|count| honest.call(0, &mut write(count)) == Fate::PassedOn));
+    }
+
+    #[test]
+    fn one_call_is_swallowed_however_often_it_is_sent() {
+        let mut liar = Liar::new(ProxyLie::Silent);
+        let mut send = |client, xid, procedure| {
+            liar.call(client, &mut call_of(xid, procedure, Writer::default().opaque(b"dir")))
+        };
+        assert_eq!(send(0, 1, LOOKUP), Fate::PassedOn);
+        assert_eq!([send(0, 2, MKDIR), send(0, 2, MKDIR)], [Fate::Swallowed, Fate::Swallowed]);
+        assert_eq!([send(0, 3, MKDIR), send(1, 2, MKDIR)], [Fate::PassedOn, Fate::PassedOn]);
     }
 
     #[test]

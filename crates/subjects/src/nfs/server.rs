@@ -10,7 +10,9 @@ use rustix::fs::{AtFlags, StatxFlags};
 use super::ganesha::Ganesha;
 use super::nfsd::Nfsd;
 use super::setup::{NfsSetup, NfsVersion, ServerKind};
-use super::{Place, SubjectError};
+use super::store::Store;
+use super::trail::Trail;
+use super::{Forgotten, Place, SETTLED, SubjectError, forget_caches};
 
 /// The port of the server, in the network of the guest.
 pub(super) const PORT: u16 = 2049;
@@ -21,10 +23,12 @@ pub(super) enum Server {
     Ganesha(Ganesha),
 }
 
-/// What is done while an export is away.
+/// What is done while a server or its export is away.
 pub(super) struct Absence<'a> {
     /// The root of a client.
     pub(super) ask: BorrowedFd<'a>,
+    /// The store goes back while a killed server does not run: a lie.
+    pub(super) goes_back: Option<(&'a mut Trail, &'a mut Store)>,
     /// The export is not taken away: a lie.
     pub(super) is_export_kept: bool,
     /// How many calls were served from an export that was away.
@@ -32,6 +36,15 @@ pub(super) struct Absence<'a> {
 }
 
 impl Absence<'_> {
+    fn go_back(&mut self) -> Result<(), SubjectError> {
+        let Some((trail, store)) = &mut self.goes_back else { return Ok(()) };
+        // As wherever a store becomes another one.
+        forget_caches(Forgotten::Names, SETTLED)?;
+        store.restore(trail.before())?;
+        trail.went_back(store);
+        Ok(())
+    }
+
     /// Asks the server, past what the client remembers. Which refusal it is differs from version to version; that it
     /// comes at all is for the deadline of the operation to see. The root alone is asked for: a file that a server
     /// once denied (`ESTALE`) stays unusable for whoever has it open (fs/nfs/inode.c `nfs_set_inode_stale()`).
@@ -92,8 +105,10 @@ impl Server {
         absence: &mut Absence<'_>,
     ) -> Result<(), SubjectError> {
         let ends = ServerEvents::SERVER_STOP | ServerEvents::SERVER_KILL;
-        if events.intersects(ends) {
-            self.restart(events.contains(ServerEvents::SERVER_KILL))?;
+        if events.contains(ServerEvents::SERVER_KILL) {
+            self.restart(true, || absence.go_back())?;
+        } else if events.intersects(ends) {
+            self.restart(false, || Ok(()))?;
         }
         if events.contains(ServerEvents::EXPORT_REMOVE) {
             self.export_again(absence)?;
@@ -105,9 +120,13 @@ impl Server {
     }
 
     /// Ends it and starts it again; killed, it loses what it knew of its clients.
-    fn restart(&mut self, killed: bool) -> Result<(), SubjectError> {
+    fn restart(
+        &mut self,
+        killed: bool,
+        meanwhile: impl FnOnce() -> Result<(), SubjectError>,
+    ) -> Result<(), SubjectError> {
         match self {
-            Server::Kernel(server) => server.restart(killed),
+            Server::Kernel(server) => server.restart(killed, meanwhile),
             Server::Ganesha(server) => server.restart(killed),
         }
     }

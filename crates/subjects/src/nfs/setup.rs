@@ -104,18 +104,22 @@ impl FromStr for ServerKind {
 pub(crate) enum ServerLie {
     /// The kernel's server forgets what a client holds while another one tries to lock.
     ForgetLocks,
+    /// A server that is killed loses what the last operation before did.
+    ForgetStable,
     /// What is no longer exported is served.
     KeepExport,
 }
 
 impl ServerLie {
     /// All of them.
-    pub(crate) const ALL: [ServerLie; 2] = [ServerLie::ForgetLocks, ServerLie::KeepExport];
+    pub(crate) const ALL: [ServerLie; 3] =
+        [ServerLie::ForgetLocks, ServerLie::ForgetStable, ServerLie::KeepExport];
 
     /// As the command line has it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             ServerLie::ForgetLocks => "forget-locks",
+            ServerLie::ForgetStable => "forget-stable",
             ServerLie::KeepExport => "keep-export",
         }
     }
@@ -125,6 +129,10 @@ impl ServerLie {
         match self {
             ServerLie::ForgetLocks => {
                 "the server forgets locks while another client tries for them (--clients 2)"
+            }
+            ServerLie::ForgetStable => {
+                "a server that is killed has lost what the last operation before did, which it had \
+                 acknowledged as stable (nfs:reffs)"
             }
             ServerLie::KeepExport => "an export that was removed is still served",
         }

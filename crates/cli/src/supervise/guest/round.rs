@@ -79,6 +79,8 @@ pub(super) struct Round<'a> {
     moved: (u64, Began),
     /// When it is ended, if it has not ended by then.
     end: Option<Instant>,
+    /// Whether waiting takes no time of the host.
+    waits_for_nothing: bool,
 }
 
 /// When something began, and how its guest has computed since.
@@ -145,6 +147,7 @@ impl<'a> Round<'a> {
             is_silent: false,
             moved,
             end: None,
+            waits_for_nothing: decided.virtual_clock,
         };
         Ok(round)
     }
@@ -283,11 +286,15 @@ impl<'a> Round<'a> {
 
     pub(super) fn deadline(&self) -> Duration {
         let typed = match &self.cli.command {
-            Some(Command::Check(args)) => args.deadline,
-            Some(Command::Replay(args)) => args.deadline,
-            _ => DEADLINE_DEFAULT,
+            Some(Command::Check(args)) => Some(args.deadline),
+            Some(Command::Replay(args)) => Some(args.deadline),
+            _ => None,
         };
-        self.board.as_ref().and_then(Board::deadline).unwrap_or(typed)
+        // The worker gives calls more time that have to wait (`call_deadline`). Where the guest's clock passes over
+        // what is waited for, that is no time of the host.
+        let told = self.board.as_ref().and_then(Board::deadline);
+        let limit = if self.waits_for_nothing { typed.or(told) } else { told.or(typed) };
+        limit.unwrap_or(DEADLINE_DEFAULT)
     }
 
     /// A call that has not returned on the host's clock.
