@@ -205,7 +205,12 @@ pub trait Backend {
         Ok(())
     }
 
-    /// Lets something happen to the server, until it is over, and clients forget what they know: [`Op::Server`].
+    /// Whether what is looked at after [`Backend::disturb`] is asked of the server itself.
+    fn asks_server_afterwards(&self) -> bool {
+        false
+    }
+
+    /// Lets something happen to the server, until it is over: [`Op::Server`].
     /// The answer is how many calls were served from an export that was away: none should.
     ///
     /// # Errors
@@ -369,9 +374,11 @@ impl<B: Backend> Subject for HostSubject<B> {
             Op::Remount => self.remount(),
             Op::Server { events } => {
                 let outcome = self.executor.as_process(|| self.backend.disturb(*events))??;
-                // What a client remembers of files that are open would hide what the server has lost.
-                self.looks_past_caches = true;
-                self.ask_past_caches(true);
+                if self.backend.asks_server_afterwards() {
+                    // What a client remembers of files that are open would hide what the server has lost.
+                    self.looks_past_caches = true;
+                    self.ask_past_caches(true);
+                }
                 Ok(outcome)
             }
             Op::Close { .. } if self.watcher.is_some() => {

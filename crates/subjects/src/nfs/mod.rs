@@ -353,9 +353,17 @@ impl Backend for NfsBackend {
     fn disturb(&mut self, events: ServerEvents) -> Result<Outcome, HarnessFault> {
         self.disturbed = true;
         let served = self.let_happen(events)?;
-        // What is looked at next is what the server has, not what clients remember. What is open stays open.
-        self.forget_caches(Forgotten::Pages)?;
+        if self.asks_server_afterwards() {
+            // What is looked at next is what the server has, not what clients remember. What is open stays open.
+            self.forget_caches(Forgotten::Pages)?;
+        }
         Ok(Outcome::ok(served))
+    }
+
+    /// Of Ganesha clients are not made to forget: what it cannot answer any more after it was killed (sockets and
+    /// devices) shows when they ask with what they remember.
+    fn asks_server_afterwards(&self) -> bool {
+        matches!(self.server, Server::Kernel(_))
     }
 
     fn after_operation(&mut self) {
