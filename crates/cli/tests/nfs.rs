@@ -308,9 +308,9 @@ fn ganesha_is_not_accused() {
     clean(&kernel, "nfs:tmpfs --server ganesha --nfs 4.1 --seed 1 --ops 100");
 }
 
-/// Ganesha's back end in memory has bugs (docs/FOUND_BUGS.md): changes of directories are not told to clients, and
-/// everybody may create. With every operation it is more likely that one of them shows: with twelve operations two of
-/// three seeds show one, so this is one that does not.
+/// Ganesha's back end in memory has bugs (docs/FOUND_BUGS.md: changes of directories are not told to clients, and
+/// everybody may create), so with every operation a difference is more likely: with twelve operations two of three
+/// seeds show one. This is one that does not.
 #[test]
 fn what_works_of_ganeshas_back_end_in_memory_is_not_accused() {
     let test = "what_works_of_ganeshas_back_end_in_memory_is_not_accused";
