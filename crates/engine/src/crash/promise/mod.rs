@@ -140,8 +140,11 @@ impl Promise {
             }
             !is_stray && !path_is_loose(path)
         });
+        let left: BTreeSet<FsPath> = tree.entries.keys().cloned().collect();
         for entry in tree.entries.values_mut() {
             entry.nlink = 0;
+            // Nothing is said of another name that is loose.
+            entry.same_as = entry.same_as.take().filter(|other| left.contains(other));
         }
         tree
     }

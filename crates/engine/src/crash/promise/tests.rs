@@ -228,3 +228,36 @@ fn without_order_what_was_touched_is_loose() {
         assert_eq!(promise.allows(found.digest(), || found), legal, "{stray}");
     }
 }
+
+/// Every call that changes something touches it, under each name that it has; what it only reads is firm.
+#[test]
+fn without_order_any_change_touches_all_names() {
+    let guarantee = guarantee(Durable::Sync, Durable::Sync, "none");
+    let mut visible = Model::new(Config::default()).expect("the default works");
+    let mut promise = Promise::new(visible.clone());
+    let mut step = |promise: &mut Promise, op: Op| {
+        assert!(visible.execute(&op).result.is_ok(), "{op}");
+        promise.step(&guarantee, &op, &visible);
+    };
+    let allows = |promise: &Promise, files: &[(&str, usize)]| {
+        let tree = plain(files);
+        promise.allows(tree.digest(), || tree.clone())
+    };
+    for (slot, path) in [(1, "a"), (2, "b")] {
+        step(&mut promise, open(slot, path, NEW));
+        step(&mut promise, write(slot, 2));
+        step(&mut promise, close(slot));
+    }
+    step(&mut promise, Op::Sync);
+    step(&mut promise, Op::Stat { target: Target::Path("a".into()) });
+    assert!(promise.is_exact(), "nothing was touched");
+    step(&mut promise, Op::Link { from: "a".into(), to: "c".into(), follow: false });
+    assert!(allows(&promise, &[("a", 2), ("b", 2)]) && allows(&promise, &[("b", 2)]));
+    assert!(!allows(&promise, &[("a", 2)]), "nobody has touched b");
+    step(&mut promise, Op::Sync);
+    step(&mut promise, Op::Chmod { target: Target::Path("a".into()), mode: DIR_MODE });
+    assert!(allows(&promise, &[("b", 2)]), "c is another name of a");
+    step(&mut promise, Op::Sync);
+    step(&mut promise, Op::Truncate { target: Target::Path("b".into()), len: 0 });
+    assert!(!allows(&promise, &[]), "nobody has touched a and c");
+}

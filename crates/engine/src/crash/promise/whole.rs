@@ -4,10 +4,11 @@
 use std::collections::BTreeSet;
 
 use fathom_core::flags::OpenFlags;
-use fathom_core::{FsPath, Mode, Op, Slot, Target};
-use fathom_model::Model;
+use fathom_core::{FsPath, Kind, Mode, Op, Slot, Target};
+use fathom_model::{Ino, Model, TreeOptions};
 
 use super::{Candidate, Promise};
+use crate::check::oracle::touched;
 
 impl Promise {
     /// Names are durable when an operation returns, data when the guarantee says so.
@@ -153,9 +154,28 @@ impl Promise {
                 self.loose.extend([from.clone(), to.clone()]);
                 self.follow_rename(op);
             }
-            _ => {}
+            other => self.loose.extend(touched(other, visible, false)),
         }
+        self.loosen_other_names(visible);
         self.candidates = vec![after];
         self.clone()
+    }
+
+    /// A file that was touched under one name was touched under all.
+    fn loosen_other_names(&mut self, visible: &Model) {
+        let volume = visible.volume();
+        let has_others = |path: &FsPath| {
+            let ino = volume.find(path, false)?;
+            let attr = volume.attr(ino).ok()?;
+            (attr.kind == Kind::File && attr.nlink > 1).then_some(ino)
+        };
+        let several: BTreeSet<Ino> = self.loose.iter().filter_map(has_others).collect();
+        if several.is_empty() {
+            return;
+        }
+        let tree = volume.tree(TreeOptions::default());
+        let is_one =
+            |path: &&FsPath| volume.find(path, false).is_some_and(|at| several.contains(&at));
+        self.loose.extend(tree.entries.keys().filter(is_one).cloned());
     }
 }

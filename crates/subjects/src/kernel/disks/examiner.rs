@@ -17,6 +17,7 @@ use fathom_block::disks::{
 use fathom_core::flags::OpenFlags;
 use fathom_core::plain::FILE_MODE;
 use fathom_core::{Errno, FsPath, HarnessFault, Op, Outcome, Pattern, Tree};
+use rustix::fs::AtFlags;
 
 use super::account;
 use super::recorder::{DiskRecorder, Unused, changed, narrowed, put_whole};
@@ -225,8 +226,24 @@ impl Examiner {
         if let Some(repair) = &self.repair {
             // What it says is told by what it leaves.
             image::repair(self.place.file(), repair)?;
+            self.remove_made_entries()?;
         }
         Ok(())
+    }
+
+    /// Takes away what a checker makes as mkfs does and the reference does not have (`lost+found`); if something
+    /// is in it, it stays: that has lost its place, and whoever looks shall see it.
+    fn remove_made_entries(&self) -> Result<(), HarnessFault> {
+        if self.recipe.removed_entries.is_empty() {
+            return Ok(());
+        }
+        // A disk that does not mount is told of when it is mounted to be looked at.
+        let Ok(root) = mount_free(&self.recipe, self.device()?) else { return Ok(()) };
+        for name in &self.recipe.removed_entries {
+            let _ = rustix::fs::unlinkat(&root, name, AtFlags::REMOVEDIR);
+        }
+        drop(root);
+        Ok(self.device()?.wait_until_free()?)
     }
 
     fn device(&self) -> Result<&LoopDevice, HarnessFault> {
