@@ -21,6 +21,9 @@ use fathom_generate::choice::Choices;
 /// Nearest states are looked for at most so far away.
 const REACH_MAX: usize = 64;
 
+/// How often further moves are tried at the start if none has led away from it.
+const OFFERS_AT_START: u32 = 32;
+
 /// What starting again costs, in operations. Measured costs would make the tour depend on the clock, and
 /// a seed would not mean the same run twice; the order of magnitude is all that matters here: a clone
 /// (the model) and an ioctl (RefFS) take as long as some dozen operations, since both sides start again
@@ -46,7 +49,7 @@ impl Campaign<'_, '_> {
         let mut map = self.open_map()?;
         let mut at = START;
         let mut misses = 0;
-        let mut without_space = 0;
+        let (mut without_space, mut offered) = (0, 0);
         while !self.is_over() && self.plan.explore.states_max.is_none_or(|max| map.len() < max) {
             if let Some(by) = map.next_move(at) {
                 at = self.go(&mut map, at, by)?;
@@ -68,6 +71,14 @@ impl Campaign<'_, '_> {
                 // What had no space was not really tried, and may have it another time: how much there is, is
                 // not part of a state. On btrfs with 2 MiB the tour ended after 32 operations, at the start.
                 without_space = self.without_space();
+                continue;
+            } else if map.len() == 1
+                && offered < OFFERS_AT_START
+                && map.offer(self.plan.explore.moves)
+            {
+                // By chance nothing has led away from the start: one seed of many thousands ended there, after
+                // 26 operations, as if everything had been tried.
+                offered += 1;
                 continue;
             } else {
                 self.stats.complete = true;
