@@ -96,7 +96,8 @@ fn on_request() {
         // A fast machine may be done before it has told of its progress twice.
         if left == 1 || report.search.stop == Stop::Asked {
             assert_eq!(report.search.stop, Stop::Asked);
-            assert!(report.search.states < whole.states);
+            // Asked in its last moment it may have come to all of them.
+            assert!(report.search.states <= whole.states);
         }
         assert_eq!(Result::from(&run(&toy(), &saving(true))), whole);
     }
